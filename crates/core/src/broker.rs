@@ -1,0 +1,98 @@
+//! The ports to brokers: publishing and subscribing.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{BrokerError, Failure, Message, Seq};
+
+/// A message on its way to a broker.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Its place in the log.
+    pub seq: Seq,
+    /// The message.
+    pub message: Message,
+    /// 1 for the first try this relay makes, counting up: more than 1 may be a duplicate.
+    pub attempt: u32,
+    /// Times a person sent it again; such a message carries an old seq.
+    pub redriven: u32,
+}
+
+/// What a broker answered about one message. Only `Acked` counts as delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The broker has it, as durably as the adapter's documentation says.
+    Acked,
+    /// The broker surely does not have it and refuses this message: definite, spends an attempt.
+    Rejected(Failure),
+    /// The broker surely does not have it because it cannot be used now (connection, credentials,
+    /// throttling, flow control): says nothing about the message, spends nothing.
+    Unreachable(Failure),
+    /// It may or may not have arrived. It will be sent again with the same id.
+    Unknown(Failure),
+}
+
+/// What an adapter can promise beyond the port's minimum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrokerCapabilities {
+    /// Several messages of one key may be given in one call: the broker keeps their order, and none
+    /// is delivered after one before it (of that key, in that call) failed.
+    pub orders_within_call: bool,
+    /// Most messages worth giving in one call.
+    pub call_messages_max: usize,
+}
+
+/// Takes messages to a broker. An adapter makes one attempt and reports it; retrying, pausing and
+/// ordering are the relay's.
+#[async_trait]
+pub trait Broker: Send + Sync + 'static {
+    /// What this adapter promises. Constant.
+    fn capabilities(&self) -> BrokerCapabilities;
+
+    /// Publishes every message and reports one outcome for each, in the same order.
+    ///
+    /// - Never more or fewer outcomes than messages; one bad message among good ones fails alone.
+    /// - Returns within `deadline`: what has no answer by then is [`Outcome::Unknown`], and the
+    ///   connection it was sent on is not used again.
+    /// - Calls may overlap. The relay never has one key in two calls at once, and gives a key twice
+    ///   in one call only where [`BrokerCapabilities::orders_within_call`] says it may.
+    /// - Once a message of a key is not `Acked`, later ones of that key in the call are best reported
+    ///   [`Outcome::Unreachable`]: the relay holds them back whatever is said, unless `Acked`.
+    async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome>;
+
+    /// Whether the broker can be reached and used with this configuration.
+    ///
+    /// # Errors
+    /// One line that says what is wrong and what to do.
+    async fn check(&self) -> Result<(), BrokerError>;
+
+    /// Flushes and closes. Called once, after the last `publish` has returned.
+    async fn close(&self);
+}
+
+/// A message that arrived at a consumer.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// The message, its id that of the outbox.
+    pub message: Message,
+    /// The broker's handle for acknowledging, opaque outside the adapter.
+    pub receipt: u64,
+}
+
+/// Receives messages from a broker.
+#[async_trait]
+pub trait Subscriber: Send + 'static {
+    /// Waits for the next message. Cancel-safe: a dropped call loses nothing.
+    ///
+    /// # Errors
+    /// When the broker cannot be used; call again after a pause.
+    async fn receive(&mut self) -> Result<Incoming, BrokerError>;
+
+    /// Tells the broker that the message has been handled. What is received and never acknowledged
+    /// comes again, to this or another subscriber of the same name.
+    ///
+    /// # Errors
+    /// When the broker cannot be told; the message will come again.
+    async fn acknowledge(&mut self, receipt: u64) -> Result<(), BrokerError>;
+}

@@ -1,0 +1,50 @@
+//! The words and the contracts of Posthaste: what a message is, how a log is read, what a broker
+//! may answer, and the three ports ([`Store`], [`Broker`], [`Subscriber`]) that adapters implement.
+//!
+//! Nothing here knows a driver, a runtime, the environment or the wall clock.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | *message* | what the application enqueues ([`Message`]) |
+//! | *outbox* | the append-only table it lands in |
+//! | *topic*, *key* | where it should go; what it is ordered by |
+//! | *route* | a named path from topics to one broker, with its own progress ([`RouteSpec`]) |
+//! | *lease* | the right to serve one shard of a route ([`Lease`]) |
+//! | *position* | how far a shard has read ([`Position`]) |
+//! | *fetch, publish, settle* | the three steps of a relay |
+//! | *park* | put a failing message aside with its error and its next attempt ([`Parked`]) |
+//! | *dead letter* | a parked message that will not be retried by itself |
+//! | *redrive* | send a dead letter again |
+//!
+//! The ports are exempt from semantic versioning until 1.0: an adapter pins the exact version of
+//! this crate. What applications use is the facade crate `posthaste`, which is not exempt.
+
+mod broker;
+mod clock;
+mod error;
+mod lease;
+mod message;
+mod parked;
+mod position;
+mod retry;
+mod route;
+mod status;
+mod store;
+
+pub use broker::{Broker, BrokerCapabilities, Delivery, Incoming, Outcome, Subscriber};
+pub use clock::Clock;
+pub use error::{BrokerError, Failure, Invalid, StoreError, StoreErrorKind};
+pub use lease::{Claim, Grant, Lease, RelayBeat, RelayId};
+pub use message::{
+    HEADERS_BYTES_MAX, KEY_BYTES_MAX, Message, MessageId, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+};
+pub use parked::{Next, Park, ParkState, Parked, ParkedFilter, ParkedView, Repark};
+pub use position::{Position, Seq, Snapshot, Step};
+pub use retry::{Backoff, OnDead, RetryPolicy};
+pub use route::{BUCKETS, RouteSpec, SHARDS_MAX, Shard, TopicPattern, bucket};
+pub use status::{LeaseStatus, RelayStatus, RouteStatus, Status, UnroutedTopic};
+pub use store::{
+    Batch, Due, Fetch, Fetched, Finding, Layout, Purged, Retention, Settled, Settlement, Store,
+    StoreCapabilities,
+};
