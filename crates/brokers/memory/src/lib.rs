@@ -1,1 +1,347 @@
-//! stub
+//! A broker in memory, for tests and the demo: it keeps what it took in order, feeds subscribers
+//! with acknowledgements and redelivery, and fails on demand in every way a real one can.
+//!
+//! It keeps everything it ever took: not for production.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use posthaste_core::{
+    Broker, BrokerCapabilities, BrokerError, Delivery, Failure, Incoming, Message, Outcome,
+    Subscriber,
+};
+use tokio::sync::Notify;
+
+/// What the broker does with one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// Take it and acknowledge.
+    Take,
+    /// Do not take it, and say so.
+    Refuse(Outcome),
+    /// Take it, but answer something else: the acknowledgement was lost.
+    TakeAndAnswer(Outcome),
+    /// Never answer; the call runs into its deadline. The message is not taken.
+    Hang,
+}
+
+type Rule = Box<dyn Fn(&Delivery) -> Script + Send + Sync>;
+
+/// The broker. Clones share everything.
+#[derive(Clone)]
+pub struct MemoryBroker {
+    shared: Arc<Shared>,
+    orders_within_call: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Rung whenever a message arrives.
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Everything taken, in order.
+    log: Vec<Message>,
+    is_down: bool,
+    rule: Option<Rule>,
+    subscriptions: HashMap<String, Subscription>,
+}
+
+/// A subscription outlives its subscribers, as on a real broker.
+#[derive(Default)]
+struct Subscription {
+    /// Index into the log of the next message never given out.
+    next: u64,
+    /// Given out and not acknowledged; given out again to the next subscriber.
+    open: BTreeSet<u64>,
+    /// Given out again already by the present subscriber.
+    again: BTreeSet<u64>,
+}
+
+impl MemoryBroker {
+    /// A broker that keeps the order of one call's messages.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::default(),
+                arrived: Notify::new(),
+            }),
+            orders_within_call: true,
+        }
+    }
+
+    /// A broker that promises no order within a call, as most real ones.
+    #[must_use]
+    pub fn unordered() -> Self {
+        Self {
+            orders_within_call: false,
+            ..Self::new()
+        }
+    }
+
+    /// Makes the broker unreachable, or reachable again.
+    pub fn set_down(&self, is_down: bool) {
+        self.state().is_down = is_down;
+    }
+
+    /// Decides message by message from now on.
+    pub fn set_rule(&self, rule: impl Fn(&Delivery) -> Script + Send + Sync + 'static) {
+        self.state().rule = Some(Box::new(rule));
+    }
+
+    /// Takes everything again.
+    pub fn clear_rule(&self) {
+        self.state().rule = None;
+    }
+
+    /// Everything taken so far, duplicates included, in order.
+    #[must_use]
+    pub fn received(&self) -> Vec<Message> {
+        self.state().log.clone()
+    }
+
+    /// Waits until at least `count` messages have been taken.
+    pub async fn wait_for(&self, count: usize) {
+        loop {
+            let arrived = self.shared.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            if self.state().log.len() >= count {
+                return;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Receives from the beginning of the log, or where the last subscriber of that name stopped
+    /// acknowledging.
+    #[must_use]
+    pub fn subscribe(&self, name: &str) -> MemorySubscriber {
+        self.state()
+            .subscriptions
+            .entry(name.to_owned())
+            .or_default()
+            .again
+            .clear();
+        MemorySubscriber {
+            broker: self.clone(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Short critical sections without await; a poisoned one left the state whole.
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish_now(&self, messages: &[Arc<Delivery>]) -> (Vec<Outcome>, bool) {
+        let mut state = self.state();
+        let mut failed_keys = HashSet::new();
+        let mut hangs = false;
+        let outcomes = messages
+            .iter()
+            .map(|delivery| {
+                let key = delivery.message.key.as_deref();
+                if key.is_some_and(|key| failed_keys.contains(key)) {
+                    return unreachable("an earlier message of the key failed");
+                }
+                let outcome = state.take(delivery, &mut hangs);
+                if let (Some(key), false) = (key, outcome == Outcome::Acked) {
+                    failed_keys.insert(key);
+                }
+                outcome
+            })
+            .collect();
+        (outcomes, hangs)
+    }
+}
+
+impl Default for MemoryBroker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    fn take(&mut self, delivery: &Delivery, hangs: &mut bool) -> Outcome {
+        if self.is_down {
+            return unreachable("the broker is down");
+        }
+        match self
+            .rule
+            .as_ref()
+            .map_or(Script::Take, |rule| rule(delivery))
+        {
+            Script::Take => {
+                self.log.push(delivery.message.clone());
+                Outcome::Acked
+            }
+            Script::Refuse(outcome) => outcome,
+            Script::TakeAndAnswer(outcome) => {
+                self.log.push(delivery.message.clone());
+                outcome
+            }
+            Script::Hang => {
+                *hangs = true;
+                Outcome::Unknown(Failure::new("timeout", "no answer before the deadline"))
+            }
+        }
+    }
+}
+
+fn unreachable(detail: &str) -> Outcome {
+    Outcome::Unreachable(Failure::new("unreachable", detail))
+}
+
+#[async_trait]
+impl Broker for MemoryBroker {
+    fn capabilities(&self) -> BrokerCapabilities {
+        BrokerCapabilities {
+            orders_within_call: self.orders_within_call,
+            call_messages_max: 256,
+        }
+    }
+
+    async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
+        let (outcomes, hangs) = self.publish_now(messages);
+        self.shared.arrived.notify_waiters();
+        if hangs {
+            tokio::time::sleep(deadline).await;
+        }
+        outcomes
+    }
+
+    async fn check(&self) -> Result<(), BrokerError> {
+        if self.state().is_down {
+            return Err(BrokerError {
+                message: "the memory broker is down".to_owned(),
+                source: None,
+            });
+        }
+        Ok(())
+    }
+
+    async fn close(&self) {}
+}
+
+/// Receives from a [`MemoryBroker`].
+pub struct MemorySubscriber {
+    broker: MemoryBroker,
+    name: String,
+}
+
+impl MemorySubscriber {
+    fn next(&self) -> Option<Incoming> {
+        let mut state = self.broker.state();
+        let State {
+            log, subscriptions, ..
+        } = &mut *state;
+        let subscription = subscriptions.get_mut(&self.name)?;
+        let again = subscription
+            .open
+            .difference(&subscription.again)
+            .next()
+            .copied();
+        let receipt = match again {
+            Some(receipt) => receipt,
+            None if subscription.next < log.len() as u64 => {
+                subscription.next += 1;
+                subscription.next - 1
+            }
+            None => return None,
+        };
+        subscription.open.insert(receipt);
+        subscription.again.insert(receipt);
+        let index = usize::try_from(receipt).expect("an index of a vector");
+        Some(Incoming {
+            message: log[index].clone(),
+            receipt,
+        })
+    }
+}
+
+#[async_trait]
+impl Subscriber for MemorySubscriber {
+    async fn receive(&mut self) -> Result<Incoming, BrokerError> {
+        loop {
+            let arrived = self.broker.shared.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            if let Some(incoming) = self.next() {
+                return Ok(incoming);
+            }
+            arrived.await;
+        }
+    }
+
+    async fn acknowledge(&mut self, receipt: u64) -> Result<(), BrokerError> {
+        let mut state = self.broker.state();
+        if let Some(subscription) = state.subscriptions.get_mut(&self.name) {
+            subscription.open.remove(&receipt);
+            subscription.again.remove(&receipt);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(key: &str, payload: &'static str) -> Arc<Delivery> {
+        let message = Message::from_bytes("t", Some(key), payload);
+        Arc::new(Delivery {
+            seq: 1,
+            message,
+            attempt: 1,
+            redriven: 0,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_failed_message_holds_back_its_key_in_the_call() {
+        let broker = MemoryBroker::new();
+        broker.set_rule(|delivery| match &delivery.message.payload[..] {
+            b"bad" => Script::Refuse(Outcome::Rejected(Failure::new("no", "no"))),
+            _ => Script::Take,
+        });
+        let call = [delivery("a", "bad"), delivery("b", "1"), delivery("a", "2")];
+        let outcomes = broker.publish(&call, Duration::from_secs(1)).await;
+        assert!(matches!(outcomes[0], Outcome::Rejected(_)));
+        assert_eq!(outcomes[1], Outcome::Acked);
+        assert!(matches!(outcomes[2], Outcome::Unreachable(_)));
+        assert_eq!(broker.received().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_acknowledged_comes_again_to_the_next_subscriber() {
+        let broker = MemoryBroker::new();
+        broker
+            .publish(
+                &[delivery("a", "1"), delivery("a", "2")],
+                Duration::from_secs(1),
+            )
+            .await;
+        let mut first = broker.subscribe("s");
+        let one = first.receive().await.unwrap();
+        let two = first.receive().await.unwrap();
+        first.acknowledge(two.receipt).await.unwrap();
+        drop(first);
+        let mut second = broker.subscribe("s");
+        assert_eq!(second.receive().await.unwrap().message.id, one.message.id);
+        assert!(
+            second.next().is_none(),
+            "acknowledged messages do not come again"
+        );
+    }
+}
