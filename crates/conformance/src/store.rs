@@ -1,0 +1,46 @@
+//! The store suite: every bullet of [`Store`](posthaste_core::Store)'s documentation is a case here.
+//!
+//! A case is named after the operation it is about and the fact it shows, for example
+//! `fetch::late_commit_comes_first`. Each runs in a bed of its own, so all of them run at once.
+
+mod bed;
+mod case;
+mod kit;
+mod memory;
+
+mod append;
+mod beat;
+mod dead;
+mod fetch;
+mod late;
+mod lease;
+mod parked;
+mod purge;
+mod register;
+mod resize;
+mod settle;
+mod status;
+
+pub use bed::{StoreFixture, TestBed, Writer};
+pub use case::{Case, Needs, Verdict, run};
+pub use memory::MemoryFixture;
+
+/// Every case, grouped by operation.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    let groups = [
+        append::cases(),
+        register::cases(),
+        fetch::cases(),
+        late::cases(),
+        lease::cases(),
+        settle::cases(),
+        parked::cases(),
+        dead::cases(),
+        resize::cases(),
+        beat::cases(),
+        purge::cases(),
+        status::cases(),
+    ];
+    groups.into_iter().flatten().collect()
+}

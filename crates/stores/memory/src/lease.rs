@@ -1,0 +1,166 @@
+//! Leases, and the relays that want them.
+
+use std::time::Duration;
+
+use posthaste_core::{
+    Claim, Grant, Lease, LeaseStatus, Position, RelayBeat, RelayId, Shard, StoreError,
+    StoreErrorKind,
+};
+
+use crate::{State, route::Route};
+
+/// One shard's lease and progress.
+#[derive(Clone, Default)]
+pub(crate) struct ShardState {
+    /// `None` after a release; an expired holder stays until someone takes over.
+    holder: Option<Holder>,
+    /// That of the latest grant.
+    pub(crate) epoch: i64,
+    /// Where it was, and since when; the last one counts. Earlier ones tell a purge how long ago
+    /// something was passed.
+    pub(crate) progress: Vec<Progress>,
+}
+
+#[derive(Clone, Copy)]
+struct Holder {
+    relay: RelayId,
+    expires_at: Duration,
+}
+
+#[derive(Clone)]
+pub(crate) struct Progress {
+    pub(crate) at: Duration,
+    pub(crate) position: Position,
+}
+
+/// A relay that said it was there.
+pub(crate) struct Relay {
+    pub(crate) beat: RelayBeat,
+    pub(crate) seen_at: Duration,
+    pub(crate) expires_at: Duration,
+}
+
+impl ShardState {
+    /// A free shard of a new layout.
+    pub(crate) fn starting(epoch: i64, position: &Position, now: Duration) -> Self {
+        Self {
+            holder: None,
+            epoch,
+            progress: vec![Progress {
+                at: now,
+                position: position.clone(),
+            }],
+        }
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        let last = self.progress.last();
+        last.map(|last| last.position.clone()).unwrap_or_default()
+    }
+
+    /// The holder, if the lease is this very term of this very relay.
+    fn held_under(&mut self, lease: &Lease) -> Option<&mut Holder> {
+        let holder = self.holder.as_mut()?;
+        (holder.relay == lease.relay && self.epoch == lease.epoch).then_some(holder)
+    }
+
+    pub(crate) fn status(&self, index: usize, now: Duration) -> LeaseStatus {
+        let holder = self.holder.filter(|holder| holder.expires_at > now);
+        LeaseStatus {
+            shard: u16::try_from(index).expect("at most 256 shards"),
+            relay: holder.map(|holder| holder.relay.to_string()),
+            epoch: self.epoch,
+            seq: self.position().seq(),
+            expires_in_seconds: holder.map(|holder| (holder.expires_at - now).as_secs_f64()),
+        }
+    }
+}
+
+impl Route {
+    pub(crate) fn acquire(&mut self, claim: &Claim, now: Duration) -> Option<Grant> {
+        let until = self.resize.as_ref().map(|resize| resize.barrier.clone());
+        let blocked = self.parked.blocked(claim.shard);
+        let shard = self.shard(claim.shard)?;
+        if shard.holder.is_some_and(|holder| holder.expires_at > now) {
+            return None;
+        }
+        shard.epoch += 1;
+        shard.holder = Some(Holder {
+            relay: claim.relay,
+            expires_at: now + claim.ttl,
+        });
+        Some(Grant {
+            lease: Lease {
+                route: claim.route.clone(),
+                shard: claim.shard,
+                relay: claim.relay,
+                epoch: shard.epoch,
+            },
+            position: shard.position(),
+            until,
+            blocked,
+        })
+    }
+
+    pub(crate) fn renew(
+        &mut self,
+        lease: &Lease,
+        ttl: Duration,
+        now: Duration,
+    ) -> Result<(), StoreError> {
+        let shard = self.shard(lease.shard);
+        let holder = shard.and_then(|shard| shard.held_under(lease));
+        let holder = holder.ok_or_else(|| fenced(lease, "renew"))?;
+        holder.expires_at = holder.expires_at.max(now + ttl);
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self, lease: &Lease) {
+        if let Some(shard) = self.shard(lease.shard)
+            && shard.held_under(lease).is_some()
+        {
+            shard.holder = None;
+        }
+    }
+
+    /// The shard, if the layout has it.
+    pub(crate) fn shard(&mut self, shard: Shard) -> Option<&mut ShardState> {
+        if usize::from(shard.of) != self.shards.len() {
+            return None;
+        }
+        self.shards.get_mut(usize::from(shard.index))
+    }
+}
+
+/// The error of a call under a lease that has ended.
+pub(crate) fn fenced(lease: &Lease, operation: &'static str) -> StoreError {
+    let message = format!(
+        "shard {} of route `{}` is no longer held under epoch {}",
+        lease.shard, lease.route, lease.epoch
+    );
+    StoreError::new(StoreErrorKind::Fenced, operation, message)
+}
+
+impl State {
+    pub(crate) fn beat(&mut self, beat: &RelayBeat, ttl: Duration, now: Duration) -> Vec<u32> {
+        let relay = Relay {
+            beat: beat.clone(),
+            seen_at: now,
+            expires_at: now + ttl,
+        };
+        self.relays.insert(beat.id.to_string(), relay);
+        let serves = |relay: &&Relay, route: &String| {
+            relay.expires_at > now && relay.beat.routes.contains(route)
+        };
+        let count = |route| {
+            self.relays
+                .values()
+                .filter(|relay| serves(relay, route))
+                .count()
+        };
+        let counts = beat.routes.iter().map(count);
+        counts
+            .map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+            .collect()
+    }
+}
