@@ -1,0 +1,5 @@
+-- settle_keys: the keys of the parked messages of the seqs in the JSON array ?2.
+-- Concurrency: behind the fence, in its transaction. Index: primary key.
+SELECT DISTINCT key
+FROM posthaste_parked
+WHERE route = ?1 AND seq IN (SELECT value FROM json_each(?2)) AND key IS NOT NULL

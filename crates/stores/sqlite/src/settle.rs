@@ -1,0 +1,204 @@
+//! Writing progress and parked messages, all or nothing, behind the lease's fence.
+
+use posthaste_core::{
+    Failure, Lease, Next, Park, ParkState, Position, Repark, Settled, Settlement, StoreErrorKind,
+    bucket,
+};
+use sqlx::SqliteConnection;
+
+use crate::{error::Fault, parked, row};
+
+/// In a transaction that holds the write lock.
+pub(crate) async fn settle(
+    conn: &mut SqliteConnection,
+    lease: &Lease,
+    settlement: &Settlement,
+) -> Result<Settled, Fault> {
+    let now = fence(conn, lease).await?;
+    if let Some(position) = &settlement.position {
+        progress(conn, lease, position, now).await?;
+    }
+    // Before rows go: a delivered one takes its key with it.
+    let keys = touched_keys(conn, lease, settlement).await?;
+    for park in &settlement.park {
+        self::park(conn, &lease.route, park, now).await?;
+    }
+    for report in &settlement.repark {
+        repark(conn, &lease.route, report, now).await?;
+    }
+    if !settlement.delivered.is_empty() {
+        sqlx::query(include_str!("../sql/settle_delivered.sql"))
+            .bind(&lease.route)
+            .bind(row::json_array(settlement.delivered.iter().copied()))
+            .execute(&mut *conn)
+            .await?;
+    }
+    if keys.is_empty() {
+        return Ok(Settled::default());
+    }
+    parked::order_keys(conn, &lease.route, &keys, now).await?;
+    let unblocked = sqlx::query_scalar(include_str!("../sql/settle_unblocked.sql"))
+        .bind(&lease.route)
+        .bind(row::json_array(keys))
+        .fetch_all(conn)
+        .await?;
+    Ok(Settled { unblocked })
+}
+
+/// The error of a holder that holds nothing any more.
+pub(crate) fn fenced(lease: &Lease) -> Fault {
+    Fault::Store(
+        StoreErrorKind::Fenced,
+        format!(
+            "shard {} of route `{}` is not held by relay {} in epoch {} any more",
+            lease.shard, lease.route, lease.relay, lease.epoch
+        ),
+    )
+}
+
+/// The database's time, if the lease is still the holder's.
+async fn fence(conn: &mut SqliteConnection, lease: &Lease) -> Result<f64, Fault> {
+    let now: Option<f64> = sqlx::query_scalar(include_str!("../sql/fence.sql"))
+        .bind(&lease.route)
+        .bind(lease.shard.index)
+        .bind(lease.relay.to_string())
+        .bind(lease.epoch)
+        .fetch_optional(conn)
+        .await?;
+    now.ok_or_else(|| fenced(lease))
+}
+
+/// Appends to the shard's journal.
+pub(crate) async fn progress(
+    conn: &mut SqliteConnection,
+    lease: &Lease,
+    position: &Position,
+    now: f64,
+) -> Result<(), Fault> {
+    sqlx::query(include_str!("../sql/settle_progress.sql"))
+        .bind(&lease.route)
+        .bind(lease.shard.index)
+        .bind(lease.epoch)
+        .bind(position.to_string())
+        .bind(position.seq())
+        .bind(now)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// The keys whose parked messages a settlement changes, each once.
+async fn touched_keys(
+    conn: &mut SqliteConnection,
+    lease: &Lease,
+    settlement: &Settlement,
+) -> Result<Vec<String>, Fault> {
+    let reparked = settlement.repark.iter().map(|report| report.seq);
+    let known: Vec<i64> = reparked
+        .chain(settlement.delivered.iter().copied())
+        .collect();
+    let mut keys: Vec<String> = if known.is_empty() {
+        Vec::new()
+    } else {
+        sqlx::query_scalar(include_str!("../sql/settle_keys.sql"))
+            .bind(&lease.route)
+            .bind(row::json_array(known))
+            .fetch_all(conn)
+            .await?
+    };
+    let parked = settlement.park.iter();
+    keys.extend(parked.filter_map(|park| park.message.key.clone()));
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys)
+}
+
+/// The columns that say what happens next.
+struct Plan {
+    state: &'static str,
+    blocks: bool,
+    next_attempt_at: Option<f64>,
+}
+
+impl Plan {
+    fn new(next: Next, now: f64) -> Self {
+        let (state, blocks, delay) = match next {
+            Next::Retry(delay) => (ParkState::Retrying, false, Some(delay)),
+            Next::Dead => (ParkState::Dead, false, None),
+            Next::DeadAndBlock => (ParkState::Dead, true, None),
+        };
+        Self {
+            state: state.as_str(),
+            blocks,
+            next_attempt_at: delay.map(|delay| now + delay.as_secs_f64()),
+        }
+    }
+}
+
+async fn park(
+    conn: &mut SqliteConnection,
+    route: &str,
+    park: &Park,
+    now: f64,
+) -> Result<(), Fault> {
+    let Park {
+        message,
+        age,
+        report,
+    } = park;
+    let plan = Plan::new(report.next, now);
+    let (class, detail) = error(report.failure.as_ref());
+    sqlx::query(include_str!("../sql/settle_park.sql"))
+        .bind(route)
+        .bind(report.seq)
+        .bind(bucket(message.key.as_deref(), report.seq))
+        .bind(message.id.to_string())
+        .bind(&message.topic)
+        .bind(&message.key)
+        .bind(&message.event_type)
+        .bind(row::headers_to(&message.headers))
+        .bind(&message.content_type)
+        .bind((now - age.as_secs_f64()).max(0.0))
+        .bind(plan.state)
+        .bind(plan.blocks)
+        .bind(report.attempts)
+        .bind(report.unknowns)
+        .bind(class)
+        .bind(detail)
+        .bind(now)
+        .bind(plan.next_attempt_at)
+        .bind(message.payload.as_ref())
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+async fn repark(
+    conn: &mut SqliteConnection,
+    route: &str,
+    report: &Repark,
+    now: f64,
+) -> Result<(), Fault> {
+    let plan = Plan::new(report.next, now);
+    let (class, detail) = error(report.failure.as_ref());
+    sqlx::query(include_str!("../sql/settle_repark.sql"))
+        .bind(route)
+        .bind(report.seq)
+        .bind(plan.state)
+        .bind(plan.blocks)
+        .bind(report.attempts)
+        .bind(report.unknowns)
+        .bind(class)
+        .bind(detail)
+        .bind(now)
+        .bind(plan.next_attempt_at)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Class and detail, shortened, as columns.
+fn error(failure: Option<&Failure>) -> (Option<&'static str>, Option<String>) {
+    let kept = failure.map(|failure| Failure::new(failure.class, failure.detail.as_str()));
+    kept.map(|failure| (failure.class, failure.detail)).unzip()
+}
