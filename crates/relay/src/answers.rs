@@ -1,0 +1,134 @@
+//! What a broker's answers do to the window and the gate: the one place that turns outcomes into
+//! consequences.
+
+use std::{collections::HashMap, time::Duration};
+
+use posthaste_core::{Failure, Next, OnDead, Outcome, RetryPolicy};
+
+use crate::{
+    events::Events,
+    gate::Gate,
+    lane::{ItemId, LaneId},
+    window::Window,
+};
+
+/// What is needed to judge answers, borrowed from the shard for one call.
+pub(crate) struct Judge<'a> {
+    pub(crate) window: &'a mut Window,
+    pub(crate) gate: &'a mut Gate,
+    pub(crate) policy: &'a RetryPolicy,
+    pub(crate) events: &'a Events,
+    pub(crate) random: &'a mut fastrand::Rng,
+    pub(crate) now: Duration,
+}
+
+/// What a call did to one lane.
+#[derive(Default)]
+struct LaneAnswer {
+    /// Whether one of its messages was not acknowledged: those behind it do not count.
+    has_failed: bool,
+    /// Messages to send again, in order.
+    returned: Vec<ItemId>,
+}
+
+impl Judge<'_> {
+    /// Applies a call's answers, one outcome for each item, in order.
+    pub(crate) fn apply(&mut self, items: Vec<ItemId>, outcomes: Vec<Outcome>) {
+        let mut lanes: HashMap<LaneId, LaneAnswer> = HashMap::new();
+        let mut acknowledged = 0;
+        for (id, outcome) in items.into_iter().zip(outcomes) {
+            let Some(item) = self.window.item(id) else {
+                continue;
+            };
+            let lane = item.lane;
+            let answer = lane.map(|lane| lanes.entry(lane).or_default());
+            if outcome == Outcome::Acked {
+                acknowledged += 1;
+                self.events.delivered(item.age(self.now));
+                self.window.acknowledged(id);
+                continue;
+            }
+            let is_behind =
+                answer.is_some_and(|answer| std::mem::replace(&mut answer.has_failed, true));
+            let goes_back = self.not_acknowledged(id, is_behind, outcome);
+            match lane {
+                _ if !goes_back => {}
+                Some(lane) => lanes.entry(lane).or_default().returned.push(id),
+                None => self.window.lanes.return_single(id),
+            }
+        }
+        for (lane, answer) in lanes {
+            self.reopen(lane, answer.returned);
+        }
+        self.events.published(acknowledged);
+        if acknowledged > 0 && self.gate.acknowledged() {
+            self.events.resumed();
+            let (policy, random) = (self.policy, &mut *self.random);
+            self.window
+                .set_suspects_aside(self.now, |unknowns| policy.backoff.delay(unknowns, random));
+        }
+    }
+
+    /// Returns whether the item goes back to its lane.
+    fn not_acknowledged(&mut self, id: ItemId, is_behind: bool, outcome: Outcome) -> bool {
+        match outcome {
+            _ if is_behind => self.window.not_sent(id, None),
+            Outcome::Acked => false,
+            Outcome::Rejected(failure) => self.rejected(id, failure),
+            Outcome::Unreachable(failure) => {
+                self.down("unreachable", failure);
+                self.window.not_sent(id, None)
+            }
+            Outcome::Unknown(failure) => {
+                let goes_back = self.window.not_sent(id, Some(&failure));
+                self.down("unknown", failure);
+                goes_back
+            }
+        }
+    }
+
+    fn rejected(&mut self, id: ItemId, failure: Failure) -> bool {
+        if !self.gate.refused() {
+            let detail = format!("every message is refused, lately: {failure}");
+            self.down("unreachable", Failure::new("refuses-everything", detail));
+            return self.window.not_sent(id, None);
+        }
+        let Some(item) = self.window.item(id) else {
+            return false;
+        };
+        let (attempts, age) = (item.attempts + 1, item.age(self.now));
+        let next = match (self.policy.gives_up(attempts, age), self.policy.on_dead) {
+            (false, _) => Next::Retry(self.policy.backoff.delay(attempts, self.random)),
+            (true, OnDead::Continue) => Next::Dead,
+            (true, OnDead::Block) => Next::DeadAndBlock,
+        };
+        self.events
+            .rejected(&item.delivery, attempts, &failure, next);
+        self.window.refused(id, failure, next, self.now);
+        false
+    }
+
+    /// Lets the lane send again. What comes back to a key that was blocked meanwhile waits behind it.
+    fn reopen(&mut self, lane: LaneId, returned: Vec<ItemId>) {
+        let is_blocked = |window: &Window, id: ItemId| {
+            window
+                .item(id)
+                .and_then(|item| item.key())
+                .is_some_and(|key| window.is_blocked(key))
+        };
+        let (held, returned): (Vec<_>, Vec<_>) = returned
+            .into_iter()
+            .partition(|&id| is_blocked(self.window, id));
+        for id in held {
+            self.window.hold_back(id, self.now);
+        }
+        self.window.lanes.answered(lane, &returned);
+    }
+
+    fn down(&mut self, outcome: &'static str, failure: Failure) {
+        self.events.failed(outcome, failure.class);
+        if let Some(pause) = self.gate.down(self.now, failure.clone(), self.random) {
+            self.events.paused(&failure, pause);
+        }
+    }
+}

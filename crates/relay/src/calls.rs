@@ -1,0 +1,216 @@
+//! The calls a shard makes: when each may start, and how. Their ends are handled in `shard`.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt,
+    future::{Either, select},
+};
+use posthaste_core::{Delivery, Failure, Fetch, Outcome};
+
+use crate::{
+    Route, Settings,
+    lane::ItemId,
+    shard::{Context, Event, SETTLE_INTERVAL, SKIP_INTERVAL, Server, Work},
+};
+
+/// Parked messages tried again at a time.
+const DUE_MESSAGES_MAX: u32 = 64;
+/// An adapter that ignores its deadline is given up after this much more.
+const CALL_GRACE: Duration = Duration::from_secs(1);
+
+impl Server {
+    pub(crate) fn may_use_store(&self, now: Duration) -> bool {
+        now >= self.store_retry_at
+    }
+
+    pub(crate) fn start_renew(&mut self, now: Duration) {
+        if self.is_renewing || now < self.renew_at || !self.may_use_store(now) {
+            return;
+        }
+        self.is_renewing = true;
+        let (context, lease) = (self.context.clone(), self.lease.clone());
+        let ttl = context.settings.lease;
+        self.calls.push(
+            async move {
+                let result = context.store.renew(&lease, ttl).await;
+                Event::Renewed {
+                    result,
+                    asked_at: now,
+                }
+            }
+            .boxed(),
+        );
+    }
+
+    pub(crate) fn start_fetch(&mut self, now: Duration) {
+        let Settings {
+            batch,
+            window_messages_max,
+            window_bytes_max,
+            ..
+        } = self.context.settings;
+        let room = window_messages_max.saturating_sub(self.window.len());
+        let bytes = window_bytes_max.saturating_sub(self.window.bytes());
+        let wanted = usize::try_from(batch)
+            .unwrap_or(usize::MAX)
+            .min(window_messages_max / 2)
+            .max(1);
+        let has_room = room >= wanted && bytes >= window_bytes_max / 4;
+        let is_over =
+            self.drain_until.is_some() || self.is_caught_up && self.stops_when_caught_up();
+        if self.is_fetching
+            || is_over
+            || now < self.poll_at
+            || !has_room
+            || !self.may_use_store(now)
+        {
+            return;
+        }
+        self.is_fetching = true;
+        let fetch = Fetch {
+            route: self.route.spec.name.clone(),
+            shard: self.lease.shard,
+            after: self.cursor.clone(),
+            until: self.until.clone(),
+            rows_max: u32::try_from(wanted).unwrap_or(u32::MAX),
+            bytes_max: bytes,
+        };
+        let context = self.context.clone();
+        self.calls.push(
+            async move {
+                let result = context.store.fetch(&fetch).await;
+                Event::Fetched {
+                    result,
+                    took: context.clock.elapsed().saturating_sub(now),
+                }
+            }
+            .boxed(),
+        );
+    }
+
+    pub(crate) fn start_publish(&mut self, now: Duration) {
+        let is_held = self.drain_until.is_some() || self.store_failures > 0 || self.has_unwritten;
+        if is_held || now + self.route.publish_timeout > self.valid_until {
+            return;
+        }
+        let capabilities = self.route.broker.capabilities();
+        while self.window.lanes.has_ready() {
+            let allowance = self
+                .gate
+                .allowance(now, self.in_flight)
+                .min(capabilities.call_messages_max);
+            if allowance == 0 {
+                return;
+            }
+            let items = if self.gate.is_probing() {
+                let Self { window, .. } = self;
+                // Borrowed apart: the lanes ask about items while they choose.
+                let mut lanes = std::mem::take(&mut window.lanes);
+                let best = lanes.take_best(|id| window.item(id).map_or(0, |item| item.unknowns));
+                window.lanes = lanes;
+                best.into_iter().collect()
+            } else {
+                self.window
+                    .lanes
+                    .take(allowance, capabilities.orders_within_call)
+            };
+            if items.is_empty() {
+                return;
+            }
+            self.gate.sent();
+            self.publish(items, now);
+        }
+    }
+
+    fn publish(&mut self, items: Vec<ItemId>, now: Duration) {
+        self.in_flight += items.len();
+        self.events.sent(self.in_flight);
+        let deliveries: Vec<Arc<Delivery>> = items
+            .iter()
+            .map(|&id| {
+                self.window
+                    .item(id)
+                    .expect("an item that was taken is there")
+                    .delivery
+                    .clone()
+            })
+            .collect();
+        let (context, route) = (self.context.clone(), self.route.clone());
+        self.calls.push(
+            async move {
+                let outcomes = attempt(&context, &route, &deliveries).await;
+                Event::Answered {
+                    items,
+                    outcomes,
+                    took: context.clock.elapsed().saturating_sub(now),
+                }
+            }
+            .boxed(),
+        );
+    }
+
+    pub(crate) fn start_settle(&mut self, now: Duration) {
+        if self.is_settling || !self.may_use_store(now) {
+            return;
+        }
+        let work = self.unwritten.take().or_else(|| {
+            let is_full = self.window.len() >= self.context.settings.window_messages_max / 2;
+            let is_ending = self.drain_until.is_some() || self.stops_when_caught_up();
+            if now < self.settled_at + SETTLE_INTERVAL && !is_full && !is_ending {
+                return None;
+            }
+            let even_if_skipped = is_ending || now >= self.settled_at + SKIP_INTERVAL;
+            let (settlement, messages) = self.window.settlement(even_if_skipped)?;
+            Some(Work {
+                settlement,
+                messages,
+            })
+        });
+        let Some(work) = work else { return };
+        self.is_settling = true;
+        let (context, lease) = (self.context.clone(), self.lease.clone());
+        self.calls.push(
+            async move {
+                let result = context.store.settle(&lease, &work.settlement).await;
+                Event::Settled {
+                    result,
+                    work,
+                    took: context.clock.elapsed().saturating_sub(now),
+                }
+            }
+            .boxed(),
+        );
+    }
+
+    pub(crate) fn start_due(&mut self, now: Duration) {
+        // Never beside a settlement: it could return what the settlement is about to forget.
+        let is_busy = self.is_asking_due || self.is_settling || self.window.has_parked();
+        let is_closed = self.drain_until.is_some() || self.gate.allowance(now, self.in_flight) == 0;
+        if is_busy || is_closed || now < self.due_at || !self.may_use_store(now) {
+            return;
+        }
+        self.is_asking_due = true;
+        let (context, lease) = (self.context.clone(), self.lease.clone());
+        self.calls.push(
+            async move { Event::Due(context.store.due(&lease, DUE_MESSAGES_MAX).await) }.boxed(),
+        );
+    }
+}
+
+/// One call to the broker: exactly one outcome for each message, whatever the adapter does.
+async fn attempt(context: &Context, route: &Route, deliveries: &[Arc<Delivery>]) -> Vec<Outcome> {
+    let unknown = |detail: &str| Outcome::Unknown(Failure::new("adapter", detail));
+    let call =
+        AssertUnwindSafe(route.broker.publish(deliveries, route.publish_timeout)).catch_unwind();
+    let guard = context.clock.sleep(route.publish_timeout + CALL_GRACE);
+    let mut outcomes = match select(call, guard).await {
+        Either::Left((Ok(outcomes), _)) => outcomes,
+        Either::Left((Err(_), _)) => vec![unknown("the adapter panicked"); deliveries.len()],
+        Either::Right(_) => {
+            vec![unknown("the adapter did not keep its deadline"); deliveries.len()]
+        }
+    };
+    outcomes.resize(deliveries.len(), unknown("the adapter gave no outcome"));
+    outcomes
+}

@@ -1,0 +1,439 @@
+//! Serves one lease: fetch, publish, settle, until told to stop, fenced off, or done.
+//!
+//! One task owns all state. Store and broker calls are futures it drives to their end: nothing
+//! cancels one halfway, so no publish is ever cut off from its settlement except by the process
+//! dying. Every store call is repeated with backoff, and while one fails nothing new is published:
+//! what cannot be settled is not sent.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use posthaste_core::{
+    Backoff, Batch, Clock, Due, Failure, Grant, Lease, Outcome, Position, Settled, Settlement,
+    Store, StoreError, StoreErrorKind,
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Route, Settings, answers::Judge, board::Board, events::Events, gate::Gate, lane::ItemId,
+    window::Window,
+};
+
+/// Shortest pause between fetches while messages trickle in.
+const POLL_MIN: Duration = Duration::from_millis(10);
+/// Settlements are grouped over this time, unless the window fills up.
+pub(crate) const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
+/// Progress over other routes' messages alone is written this often.
+pub(crate) const SKIP_INTERVAL: Duration = Duration::from_secs(1);
+/// How often to look for redriven dead letters when nothing else is planned.
+const DUE_INTERVAL: Duration = Duration::from_secs(3);
+/// Pauses between repetitions of a failing store call.
+const STORE_BACKOFF: Backoff = Backoff {
+    initial: Duration::from_millis(100),
+    max: Duration::from_secs(5),
+};
+/// Failed probes after which a relay that runs once gives up.
+const ONCE_PROBES_MAX: u32 = 4;
+
+/// What every shard of a relay shares.
+pub(crate) struct Context {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) board: Arc<Board>,
+    /// Changes whenever someone says that there is something to fetch.
+    pub(crate) wake: watch::Receiver<u64>,
+    /// Whether to end when everything committed so far is done.
+    pub(crate) once: bool,
+}
+
+/// Why a shard is not served any more.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// It was told to stop, or (running once) everything is done.
+    Done,
+    /// The lease is another relay's.
+    Fenced,
+    /// It reached the position at which the route is split anew.
+    Barrier,
+    /// Running once, and the broker cannot be used.
+    Unreachable(Failure),
+}
+
+/// The end of a call.
+pub(crate) enum Event {
+    Fetched {
+        result: Result<Batch, StoreError>,
+        took: Duration,
+    },
+    Answered {
+        items: Vec<ItemId>,
+        outcomes: Vec<Outcome>,
+        took: Duration,
+    },
+    Settled {
+        result: Result<Settled, StoreError>,
+        work: Work,
+        took: Duration,
+    },
+    Due(Result<Due, StoreError>),
+    Renewed {
+        result: Result<(), StoreError>,
+        asked_at: Duration,
+    },
+}
+
+/// A settlement on its way, kept until it is confirmed.
+pub(crate) struct Work {
+    pub(crate) settlement: Settlement,
+    pub(crate) messages: usize,
+}
+
+/// See the module documentation.
+pub(crate) struct Server {
+    pub(crate) context: Arc<Context>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) lease: Lease,
+    pub(crate) until: Option<Position>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) window: Window,
+    pub(crate) gate: Gate,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) calls: FuturesUnordered<BoxFuture<'static, Event>>,
+    /// Covers everything read, finished or not.
+    pub(crate) cursor: Position,
+    /// Whether a call of the kind is under way.
+    pub(crate) is_fetching: bool,
+    pub(crate) is_settling: bool,
+    pub(crate) is_renewing: bool,
+    pub(crate) is_asking_due: bool,
+    /// Messages given to the broker and not answered.
+    pub(crate) in_flight: usize,
+    /// A settlement that failed and must be written before any other.
+    pub(crate) unwritten: Option<Work>,
+    /// Whether the latest settlement failed: nothing is sent until one is written.
+    pub(crate) has_unwritten: bool,
+    /// When to fetch next, and the pause after an empty fetch.
+    pub(crate) poll_at: Duration,
+    pub(crate) poll_pause: Duration,
+    /// When to look for due parked messages next.
+    pub(crate) due_at: Duration,
+    pub(crate) settled_at: Duration,
+    pub(crate) renew_at: Duration,
+    /// Nothing is sent that could be answered after this: the lease may be another's then.
+    pub(crate) valid_until: Duration,
+    /// Failed store calls in a row, and when to try again.
+    pub(crate) store_failures: u32,
+    pub(crate) store_retry_at: Duration,
+    pub(crate) failed_probes: u32,
+    /// Whether the last fetch left nothing unread.
+    pub(crate) is_caught_up: bool,
+    /// Set when told to stop: answers are awaited until then.
+    pub(crate) drain_until: Option<Duration>,
+    /// The lease is another's: nothing is sent or written any more.
+    pub(crate) is_fenced: bool,
+    /// Everything up to `until` is finished, and the position says so.
+    pub(crate) has_reached_barrier: bool,
+}
+
+impl Server {
+    /// A server of the lease, granted by a request made at `asked_at`.
+    pub(crate) fn new(
+        context: Arc<Context>,
+        route: Arc<Route>,
+        grant: Grant,
+        asked_at: Duration,
+        random: fastrand::Rng,
+    ) -> Self {
+        let events = Arc::new(Events::new(&route.spec.name, grant.lease.shard));
+        events.acquired(&grant);
+        let now = context.clock.elapsed();
+        let mut server = Self {
+            gate: Gate::new(route.in_flight_max),
+            due_at: now,
+            window: Window::new(grant.position.clone(), grant.blocked),
+            cursor: grant.position,
+            until: grant.until,
+            lease: grant.lease,
+            context,
+            route,
+            events,
+            random,
+            calls: FuturesUnordered::new(),
+            is_fetching: false,
+            is_settling: false,
+            is_renewing: false,
+            is_asking_due: false,
+            in_flight: 0,
+            unwritten: None,
+            has_unwritten: false,
+            poll_at: now,
+            poll_pause: POLL_MIN,
+            settled_at: now,
+            renew_at: now,
+            valid_until: now,
+            store_failures: 0,
+            store_retry_at: now,
+            failed_probes: 0,
+            is_caught_up: false,
+            drain_until: None,
+            is_fenced: false,
+            has_reached_barrier: false,
+        };
+        server.lease_runs_from(asked_at);
+        server
+    }
+
+    /// Serves until there is a reason to end. The lease is given back unless it is lost.
+    pub(crate) async fn serve(mut self, stop: CancellationToken) -> End {
+        let clock = self.context.clock.clone();
+        let mut wake = self.context.wake.clone();
+        loop {
+            self.start();
+            if let Some(end) = self.ended() {
+                return self.finish(end).await;
+            }
+            let pause = self.next_start().saturating_sub(clock.elapsed());
+            let is_stopping = self.drain_until.is_some();
+            tokio::select! {
+                biased;
+                Some(event) = self.calls.next() => self.handle(event),
+                () = stop.cancelled(), if !is_stopping => {
+                    self.drain_until = Some(clock.elapsed() + self.context.settings.drain);
+                }
+                Ok(()) = wake.changed(), if !is_stopping => self.poll_at = clock.elapsed(),
+                () = clock.sleep(pause) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.context.clock.elapsed()
+    }
+
+    /// Starts every call that may start now.
+    fn start(&mut self) {
+        if self.is_fenced {
+            return;
+        }
+        let now = self.now();
+        self.start_renew(now);
+        self.start_publish(now);
+        self.start_settle(now);
+        self.start_fetch(now);
+        self.start_due(now);
+        let reason = self.gate.reason().map(ToString::to_string);
+        self.context
+            .board
+            .shard(&self.route.spec.name, self.lease.shard.index, reason);
+    }
+
+    /// The next time at which `start` could do something that it cannot do now.
+    fn next_start(&self) -> Duration {
+        let mut times = vec![self.renew_at, self.due_at, self.settled_at + SKIP_INTERVAL];
+        if !self.is_fetching {
+            times.push(self.poll_at);
+        }
+        if !self.is_settling {
+            times.push(self.settled_at + SETTLE_INTERVAL);
+        }
+        times.extend(self.gate.opens_at());
+        times.extend(self.drain_until);
+        let now = self.now();
+        if self.store_failures > 0 {
+            times.push(self.store_retry_at);
+        }
+        // What is past and could not start waits for an answer, not for time.
+        let ahead = times.into_iter().filter(|&time| time > now).min();
+        ahead.unwrap_or(now + SKIP_INTERVAL)
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            Event::Fetched { result, took } => {
+                self.is_fetching = false;
+                if let Some(batch) = self.checked(result, now) {
+                    self.fetched(batch, took, now);
+                }
+            }
+            Event::Answered {
+                items,
+                outcomes,
+                took,
+            } => {
+                self.in_flight -= items.len();
+                self.events.answered(took, self.in_flight);
+                self.answered(items, outcomes, now);
+            }
+            Event::Settled { result, work, took } => {
+                self.is_settling = false;
+                self.settled_at = now;
+                match self.checked(result, now) {
+                    Some(settled) => self.settled(settled, &work, took, now),
+                    None => self.unwritten = Some(work),
+                }
+                self.has_unwritten = self.unwritten.is_some();
+            }
+            Event::Due(result) => {
+                self.is_asking_due = false;
+                if let Some(due) = self.checked(result, now) {
+                    let pause = due
+                        .next_in
+                        .unwrap_or(DUE_INTERVAL)
+                        .clamp(POLL_MIN, DUE_INTERVAL);
+                    self.due_at = if due.messages.is_empty() {
+                        now + pause
+                    } else {
+                        now
+                    };
+                    self.window.add_due(due.messages, now);
+                }
+            }
+            Event::Renewed { result, asked_at } => {
+                self.is_renewing = false;
+                if self.checked(result, now).is_some() {
+                    self.lease_runs_from(asked_at);
+                }
+            }
+        }
+    }
+
+    fn settled(&mut self, settled: Settled, work: &Work, took: Duration, now: Duration) {
+        self.events.settled(took);
+        self.window.confirmed(work.messages);
+        self.window.unblock(settled.unblocked);
+        let Settlement {
+            park,
+            repark,
+            delivered,
+            ..
+        } = &work.settlement;
+        if !(park.is_empty() && repark.is_empty() && delivered.is_empty()) {
+            // Something may be first of its key now.
+            self.due_at = now;
+        }
+    }
+
+    fn lease_runs_from(&mut self, asked_at: Duration) {
+        let lease = self.context.settings.lease;
+        self.renew_at = asked_at + lease / 3;
+        self.valid_until = asked_at + lease * 9 / 10;
+    }
+
+    /// The value of a store call that worked; otherwise notes what its failure means.
+    fn checked<T>(&mut self, result: Result<T, StoreError>, now: Duration) -> Option<T> {
+        match result {
+            Ok(value) => {
+                self.store_failures = 0;
+                Some(value)
+            }
+            Err(error) if error.kind == StoreErrorKind::Fenced => {
+                self.events.fenced();
+                self.is_fenced = true;
+                None
+            }
+            Err(error) => {
+                self.events.store_failed(&error);
+                self.store_failures += 1;
+                self.store_retry_at =
+                    now + STORE_BACKOFF.delay(self.store_failures, &mut self.random);
+                None
+            }
+        }
+    }
+
+    fn fetched(&mut self, batch: Batch, took: Duration, now: Duration) {
+        self.events.fetched(batch.messages.len(), took);
+        self.cursor = self.cursor.passed(batch.end, &batch.snapshot);
+        self.is_caught_up = !batch.more;
+        if batch.more {
+            self.poll_pause = POLL_MIN;
+            self.poll_at = now;
+        } else {
+            if !batch.messages.is_empty() {
+                self.poll_pause = POLL_MIN;
+            }
+            self.poll_at = now + self.poll_pause;
+            self.poll_pause = (self.poll_pause * 2).min(self.context.settings.poll);
+        }
+        self.window.add_batch(batch, now);
+    }
+
+    fn answered(&mut self, items: Vec<ItemId>, outcomes: Vec<Outcome>, now: Duration) {
+        let was_probing = self.gate.is_probing();
+        let mut judge = Judge {
+            window: &mut self.window,
+            gate: &mut self.gate,
+            policy: &self.route.retry,
+            events: &self.events,
+            random: &mut self.random,
+            now,
+        };
+        judge.apply(items, outcomes);
+        self.failed_probes = match self.gate.is_probing() {
+            true => self.failed_probes + u32::from(was_probing),
+            false => 0,
+        };
+        self.window.advance();
+    }
+
+    pub(crate) fn stops_when_caught_up(&self) -> bool {
+        self.context.once || self.until.is_some()
+    }
+
+    /// Whether and why serving is over. Looked at when everything that can start has started.
+    fn ended(&mut self) -> Option<End> {
+        if self.is_fenced {
+            return (self.in_flight == 0).then_some(End::Fenced);
+        }
+        let is_quiet = self.in_flight == 0 && !self.is_settling && self.unwritten.is_none();
+        if let Some(deadline) = self.drain_until {
+            let is_drained = is_quiet && self.window.settlement_is_empty();
+            return (is_drained || self.now() >= deadline).then_some(End::Done);
+        }
+        if self.context.once && self.failed_probes >= ONCE_PROBES_MAX && self.in_flight == 0 {
+            return self.gate.reason().cloned().map(End::Unreachable);
+        }
+        let is_waiting = self.is_fetching || self.is_asking_due || !self.is_caught_up;
+        if is_waiting || !is_quiet || !self.window.is_settled() || !self.stops_when_caught_up() {
+            return None;
+        }
+        match &self.until {
+            Some(until) if !self.has_reached_barrier => {
+                self.window.reach(until);
+                self.has_reached_barrier = true;
+                None
+            }
+            Some(_) => Some(End::Barrier),
+            None => Some(End::Done),
+        }
+    }
+
+    async fn finish(self, end: End) -> End {
+        let Self {
+            context,
+            lease,
+            events,
+            route,
+            in_flight,
+            ..
+        } = self;
+        context.board.left(&route.spec.name, lease.shard.index);
+        // With answers outstanding the lease is kept until it expires: what was sent may still land.
+        if !matches!(end, End::Fenced) && in_flight == 0 {
+            // Failing to give it back costs the next holder the rest of the lease, nothing else.
+            if let Err(error) = context.store.release(&lease).await {
+                events.store_failed(&error);
+            }
+        }
+        events.ended(match end {
+            End::Done => "done",
+            End::Fenced => "fenced",
+            End::Barrier => "resharding",
+            End::Unreachable(_) => "broker unreachable",
+        });
+        end
+    }
+}

@@ -1,0 +1,273 @@
+//! What happens to messages and keys when a broker fails in each of its ways.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::support::{Bench, payload, policy, rejected, unknown};
+use posthaste_broker_memory::{MemoryBroker, Script};
+use posthaste_core::{OnDead, Outcome, ParkedFilter, Store};
+use posthaste_relay::{Error, RouteState, Settings};
+use tokio_util::sync::CancellationToken;
+
+#[tokio::test(start_paused = true)]
+async fn a_poison_message_is_tried_as_often_as_said_then_dead_and_its_key_goes_on() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    bench.broker.set_rule(move |delivery| {
+        if payload(&delivery.message) != "a-1" {
+            return Script::Take;
+        }
+        counted.fetch_add(1, Ordering::Relaxed);
+        Script::Refuse(rejected())
+    });
+    bench.enqueue(&["a", "b"], 0..4);
+    let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+    bench.until_idle().await;
+    relay.shutdown().await;
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+    assert_eq!(bench.dead().await, ["a-1"]);
+    let received = bench.payloads();
+    let of = |key: &str| {
+        received
+            .iter()
+            .filter(|p| p.starts_with(key))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("a"), ["a-0", "a-2", "a-3"]);
+    assert_eq!(of("b"), ["b-0", "b-1", "b-2", "b-3"]);
+    let overtaken =
+        received.iter().position(|p| p == "b-3") < received.iter().position(|p| p == "a-2");
+    assert!(overtaken, "the other key did not wait: {received:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn later_messages_of_a_refused_key_wait_for_it_in_order() {
+    let bench = Bench::new(MemoryBroker::new());
+    let refusals = Arc::new(AtomicU32::new(2));
+    let left = refusals.clone();
+    bench.broker.set_rule(move |delivery| {
+        let is_bad = payload(&delivery.message) == "a-0";
+        let is_left = || {
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+                .is_ok()
+        };
+        if is_bad && is_left() {
+            Script::Refuse(rejected())
+        } else {
+            Script::Take
+        }
+    });
+    let mut committed = bench.enqueue(&["a", "b"], 0..50);
+    let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+    bench.broker.wait_for(50).await;
+    committed.extend(bench.enqueue(&["a", "b"], 50..60));
+    bench.until_idle().await;
+    relay.shutdown().await;
+    assert!(
+        bench.history(&committed).is_exact(),
+        "{:?}",
+        bench.history(&committed)
+    );
+    assert_eq!(bench.dead().await, [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_may_block_its_key_until_a_person_acts() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    bench
+        .broker
+        .set_rule(|delivery| match &*payload(&delivery.message) {
+            "a-0" => Script::Refuse(rejected()),
+            _ => Script::Take,
+        });
+    let committed = bench.enqueue(&["a", "b"], 0..3);
+    let mut route = bench.route("r", 1);
+    route.retry.on_dead = OnDead::Block;
+    let relay = bench.start(vec![route], Settings::default());
+    bench
+        .until("dead", |status| {
+            status.routes.iter().any(|route| route.dead == 1)
+        })
+        .await;
+    bench.broker.wait_for(3).await;
+    assert_eq!(bench.payloads(), ["b-0", "b-1", "b-2"]);
+    bench.broker.clear_rule();
+    assert_eq!(
+        bench
+            .store
+            .redrive(&ParkedFilter::default(), "me")
+            .await
+            .unwrap(),
+        1
+    );
+    bench.until_idle().await;
+    relay.shutdown().await;
+    assert_eq!(bench.payloads()[3..], ["a-0", "a-1", "a-2"]);
+    assert!(bench.history(&committed).is_exact());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_spends_no_attempt_and_drains_when_it_is_over() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    let committed = bench.enqueue(&["a", "b", "c"], 0..100);
+    bench.broker.set_down(true);
+    let mut route = bench.route("r", 1);
+    route.retry = policy(1);
+    let relay = bench.start(vec![route], Settings::default());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let health = relay.handle.health();
+    assert_eq!(health.routes[0].state, RouteState::Paused);
+    assert!(
+        health.routes[0].reason.as_deref().unwrap().contains("down"),
+        "{health:?}"
+    );
+    assert!(
+        health.ready,
+        "an outage of the broker is not one of the relay"
+    );
+    bench.broker.set_down(false);
+    bench.until_idle().await;
+    relay.shutdown().await;
+    assert_eq!(bench.dead().await, [] as [&str; 0]);
+    assert!(bench.history(&committed).is_exact());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_refuses_everything_is_down_and_no_message_is_lost_to_it() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    let keys: Vec<String> = (0..500).map(|n| format!("key{n}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let committed = bench.enqueue(&keys, 0..1);
+    bench.broker.set_rule(|_| Script::Refuse(rejected()));
+    let mut route = bench.route("r", 1);
+    route.retry = policy(5);
+    let relay = bench.start(vec![route], Settings::default());
+    tokio::time::sleep(Duration::from_secs(7200)).await;
+    assert_eq!(bench.dead().await, [] as [&str; 0]);
+    bench.broker.clear_rule();
+    bench.until_idle().await;
+    relay.shutdown().await;
+    assert!(bench.history(&committed).is_exact());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_is_sent_again_with_the_same_id_and_in_order() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    let lost = AtomicU32::new(0);
+    bench
+        .broker
+        .set_rule(move |_| match lost.fetch_add(1, Ordering::Relaxed) % 7 {
+            3 => Script::TakeAndAnswer(unknown()),
+            5 => Script::Refuse(unknown()),
+            _ => Script::Take,
+        });
+    let committed = bench.enqueue(&["a", "b", "c"], 0..40);
+    let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+    bench.until_idle().await;
+    relay.shutdown().await;
+    let report = bench.history(&committed);
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!(bench.dead().await, [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_breaks_the_connection_does_not_stop_the_others() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    bench
+        .broker
+        .set_rule(|delivery| match &*payload(&delivery.message) {
+            "bad-0" => Script::Hang,
+            _ => Script::Take,
+        });
+    let committed = bench.enqueue(&["bad", "a", "b"], 0..30);
+    let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+    bench.broker.wait_for(60).await;
+    bench.broker.clear_rule();
+    bench.until_idle().await;
+    relay.shutdown().await;
+    assert!(
+        bench.history(&committed).is_sound(),
+        "{:?}",
+        bench.history(&committed)
+    );
+    assert_eq!(
+        bench.dead().await,
+        [] as [&str; 0],
+        "unknown is not refused"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_panics_or_hangs_loses_nothing() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    let calls = AtomicU32::new(0);
+    bench.broker.set_rule(move |_| {
+        assert!(
+            calls.fetch_add(1, Ordering::Relaxed) != 3,
+            "a bug in the adapter"
+        );
+        Script::Take
+    });
+    let committed = bench.enqueue(&["a", "b"], 0..5);
+    let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+    bench.until_idle().await;
+    relay.shutdown().await;
+    assert!(bench.history(&committed).is_sound());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_route_delays_no_other() {
+    let bench = Bench::new(MemoryBroker::new());
+    let broken = MemoryBroker::new();
+    broken.set_down(true);
+    let committed = bench.enqueue(&["a"], 0..20);
+    let mut bad = bench.route("bad", 1);
+    bad.broker = Arc::new(broken.clone());
+    let relay = bench.start(vec![bad, bench.route("good", 1)], Settings::default());
+    bench.broker.wait_for(20).await;
+    assert!(bench.history(&committed).is_exact());
+    assert_eq!(broken.received(), []);
+    broken.set_down(false);
+    broken.wait_for(20).await;
+    relay.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_once_with_a_broker_that_is_down_says_so() {
+    let bench = Bench::new(MemoryBroker::new());
+    bench.broker.set_down(true);
+    bench.enqueue(&["a"], 0..1);
+    let relay = bench.relay(vec![bench.route("r", 1)], Settings::default());
+    let error = relay.run_once(CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_acked_counts_as_delivered() {
+    for outcome in [
+        rejected(),
+        unknown(),
+        Outcome::Unreachable(posthaste_core::Failure::new("x", "x")),
+    ] {
+        let bench = Bench::new(MemoryBroker::new());
+        let first = AtomicU32::new(0);
+        bench
+            .broker
+            .set_rule(move |_| match first.fetch_add(1, Ordering::Relaxed) {
+                0 => Script::Refuse(outcome.clone()),
+                _ => Script::Take,
+            });
+        let committed = bench.enqueue(&["a"], 0..3);
+        let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+        bench.until_idle().await;
+        relay.shutdown().await;
+        assert!(bench.history(&committed).is_exact());
+    }
+}

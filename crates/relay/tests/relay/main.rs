@@ -1,0 +1,5 @@
+//! The whole relay against the memory store and the memory broker, under virtual time.
+
+mod failures;
+mod leases;
+mod support;

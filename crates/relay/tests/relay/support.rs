@@ -1,0 +1,183 @@
+//! A memory store, a memory broker and relays between them, under virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use posthaste_broker_memory::MemoryBroker;
+use posthaste_conformance::history::History;
+use posthaste_core::{
+    Backoff, Clock, Failure, Message, OnDead, Outcome, ParkedFilter, RetryPolicy, RouteSpec,
+    Status, Store,
+};
+use posthaste_relay::{Error, Handle, Relay, Route, Settings, TokioClock};
+use posthaste_store_memory::MemoryStore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Longest virtual time any test waits for anything.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+pub(crate) struct Bench {
+    pub(crate) store: MemoryStore,
+    pub(crate) broker: MemoryBroker,
+    pub(crate) clock: Arc<TokioClock>,
+}
+
+pub(crate) struct Running {
+    pub(crate) stop: CancellationToken,
+    pub(crate) handle: Handle,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl Running {
+    pub(crate) async fn shutdown(self) {
+        self.stop.cancel();
+        self.task.await.expect("no panic").expect("no error");
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        assert!(self.task.await.unwrap_err().is_cancelled());
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(broker: MemoryBroker) -> Self {
+        let clock = Arc::new(TokioClock::new());
+        Self {
+            store: MemoryStore::new(clock.clone()),
+            broker,
+            clock,
+        }
+    }
+
+    pub(crate) fn ports(&self) -> Arc<dyn Store> {
+        Arc::new(self.store.clone())
+    }
+
+    /// Commits messages `key-number` for every key, in turn, each in a transaction of its own.
+    pub(crate) fn enqueue(&self, keys: &[&str], numbers: std::ops::Range<u32>) -> Vec<Message> {
+        let mut messages = Vec::new();
+        for number in numbers {
+            for key in keys {
+                let payload = format!("{key}-{number}");
+                let message = Message::from_bytes("t", Some(key), payload);
+                let mut tx = self.store.begin();
+                tx.enqueue(std::slice::from_ref(&message))
+                    .expect("a valid message");
+                tx.commit();
+                messages.push(message);
+            }
+        }
+        messages
+    }
+
+    pub(crate) fn route(&self, name: &str, shards: u16) -> Route {
+        let spec = RouteSpec {
+            name: name.to_owned(),
+            topics: vec!["*".parse().unwrap()],
+            shards,
+        };
+        let mut route = Route::new(spec, Arc::new(self.broker.clone()));
+        route.retry = policy(3);
+        route
+    }
+
+    pub(crate) fn relay(&self, routes: Vec<Route>, settings: Settings) -> Relay {
+        let random = fastrand::Rng::with_seed(7);
+        Relay::with_environment(self.ports(), routes, settings, self.clock.clone(), random)
+    }
+
+    pub(crate) fn start(&self, routes: Vec<Route>, settings: Settings) -> Running {
+        let relay = self.relay(routes, settings);
+        let (stop, handle) = (CancellationToken::new(), relay.handle());
+        Running {
+            handle,
+            task: tokio::spawn(relay.run(stop.clone())),
+            stop,
+        }
+    }
+
+    pub(crate) async fn drain(&self, routes: Vec<Route>) {
+        self.relay(routes, Settings::default())
+            .run_once(CancellationToken::new())
+            .await
+            .unwrap();
+    }
+
+    /// Waits, in virtual time, until the status is as wanted.
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Status) -> bool) {
+        let start = self.clock.elapsed();
+        loop {
+            let status = self.store.status().await.unwrap();
+            if is_so(&status) {
+                return;
+            }
+            assert!(
+                self.clock.elapsed() - start < PATIENCE,
+                "{what}: {status:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until every route has passed everything and nothing is being retried.
+    pub(crate) async fn until_idle(&self) {
+        let is_idle = |status: &Status| {
+            let routes = &status.routes;
+            !routes.is_empty()
+                && routes
+                    .iter()
+                    .all(|route| route.pending == 0 && route.retrying == 0)
+        };
+        self.until("everything delivered", is_idle).await;
+    }
+
+    pub(crate) fn payloads(&self) -> Vec<String> {
+        self.broker.received().iter().map(payload).collect()
+    }
+
+    /// What happened, judged by the shared checker.
+    pub(crate) fn history(&self, committed: &[Message]) -> posthaste_conformance::history::Report {
+        let mut history = History::default();
+        history.committed(committed);
+        for message in self.broker.received() {
+            history.received(message.id);
+        }
+        history.check()
+    }
+
+    pub(crate) async fn dead(&self) -> Vec<String> {
+        let dead = self
+            .store
+            .dead(&ParkedFilter::default(), 1000)
+            .await
+            .unwrap();
+        dead.iter().map(|view| payload(&view.message)).collect()
+    }
+}
+
+pub(crate) fn payload(message: &Message) -> String {
+    String::from_utf8(message.payload.to_vec()).expect("text")
+}
+
+pub(crate) fn rejected() -> Outcome {
+    Outcome::Rejected(Failure::new("refused", "not this one"))
+}
+
+pub(crate) fn unknown() -> Outcome {
+    Outcome::Unknown(Failure::new("timeout", "no answer"))
+}
+
+pub(crate) fn policy(attempts_max: u32) -> RetryPolicy {
+    let backoff = Backoff {
+        initial: Duration::from_secs(1),
+        max: Duration::from_secs(60),
+    };
+    RetryPolicy {
+        backoff,
+        attempts_max,
+        age_max: None,
+        on_dead: OnDead::Continue,
+    }
+}
