@@ -1,1 +1,79 @@
-//! stub
+//! Posthaste is a transactional outbox: write your rows and your messages in one database
+//! transaction, and every committed message gets to the broker, in order per key, and never one that
+//! was rolled back.
+//!
+//! - [`Outbox::enqueue`] writes messages on the connection of your open transaction.
+//! - [`Relay`] takes them to a broker, in your process or by the `posthaste relay` program.
+//! - [`testing`] lets your tests see what was enqueued and what would be sent.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! # #[cfg(feature = "sqlite")] {
+//! use posthaste::{Message, Relay, sqlite::Outbox};
+//!
+//! let pool = posthaste::sqlite::connect("sqlite:shop.db").await?;
+//! posthaste::migrate(&pool).await?;
+//!
+//! let mut tx = pool.begin().await?;
+//! // ... your own INSERTs and UPDATEs on `tx`, then:
+//! Outbox::new().enqueue(&mut tx, Message::new("orders", 42, "placed")?).await?;
+//! tx.commit().await?;
+//!
+//! Relay::builder(pool).route("all", "*", posthaste::stdout()).build()?.run_once().await?;
+//! # }
+//! # Ok(()) }
+//! ```
+//!
+//! Databases are features: `postgres`, `sqlite`. The helpers for tests are the feature `testing`.
+
+mod database;
+mod event;
+mod outbox;
+mod relay;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+use std::sync::Arc;
+
+pub use database::{Database, IntoStore, migrate};
+pub use event::{Event, IntoMessage};
+pub use outbox::Outbox;
+pub use posthaste_core::{
+    Backoff, Broker, Invalid, Message, MessageId, OnDead, Retention, RetryPolicy, Store,
+    StoreError, StoreErrorKind,
+};
+pub use posthaste_relay::{Handle, Health, Settings};
+pub use relay::{BuildError, Relay, RelayBuilder, RunError, Running};
+
+/// PostgreSQL.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use posthaste_store_postgres::{PostgresStore, migrate};
+
+    /// An outbox on PostgreSQL.
+    pub type Outbox = crate::Outbox<sqlx::Postgres>;
+}
+
+/// SQLite.
+#[cfg(feature = "sqlite")]
+pub mod sqlite {
+    pub use posthaste_store_sqlite::{SqliteStore, connect_options, migrate};
+
+    /// An outbox on SQLite.
+    pub type Outbox = crate::Outbox<sqlx::Sqlite>;
+
+    /// Opens (and creates) a database file with the settings an outbox wants: write-ahead log,
+    /// `synchronous=FULL`, a busy timeout.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub async fn connect(url: &str) -> Result<sqlx::SqlitePool, crate::StoreError> {
+        Ok(SqliteStore::connect(url).await?.pool().clone())
+    }
+}
+
+/// A broker that writes one JSON object a line to standard output.
+#[must_use]
+pub fn stdout() -> Arc<dyn Broker> {
+    Arc::new(posthaste_broker_stdout::StdoutBroker::new())
+}

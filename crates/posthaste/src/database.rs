@@ -1,0 +1,113 @@
+//! Which databases an outbox can live in, named by their sqlx types.
+
+use std::{future::Future, sync::Arc};
+
+use posthaste_core::{Message, Store, StoreError};
+
+/// A database of sqlx that can hold an outbox. Implemented here, behind features.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot hold an outbox",
+    note = "enable the feature `postgres` or `sqlite` of posthaste"
+)]
+pub trait Database: Sized {
+    /// The connection of an open transaction.
+    type Connection: Send;
+    /// The pool.
+    type Pool: Sync;
+
+    #[doc(hidden)]
+    fn insert(
+        connection: &mut Self::Connection,
+        messages: &[Message],
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    #[doc(hidden)]
+    fn migrate(
+        pool: &Self::Pool,
+    ) -> impl Future<Output = Result<Vec<&'static str>, StoreError>> + Send;
+}
+
+/// A pool whose database is known.
+pub trait Pool: Sized {
+    /// The database.
+    type Database: Database<Pool = Self>;
+}
+
+/// Creates or updates Posthaste's tables. Safe when several processes do it at once; never run
+/// implicitly.
+///
+/// # Errors
+/// When the database cannot be reached, does not permit it, or has newer tables.
+pub async fn migrate<P: Pool>(pool: &P) -> Result<(), StoreError> {
+    P::Database::migrate(pool).await.map(drop)
+}
+
+/// What a relay can be built on: a pool, or a store.
+pub trait IntoStore {
+    /// The store.
+    fn into_store(self) -> Arc<dyn Store>;
+}
+
+impl IntoStore for Arc<dyn Store> {
+    fn into_store(self) -> Arc<dyn Store> {
+        self
+    }
+}
+
+#[cfg(feature = "testing")]
+impl IntoStore for posthaste_store_memory::MemoryStore {
+    fn into_store(self) -> Arc<dyn Store> {
+        Arc::new(self)
+    }
+}
+
+/// One block for each database: they differ in names only.
+macro_rules! database {
+    ($feature:literal, $database:ty, $connection:ty, $pool:ty, $store:ty, $krate:ident) => {
+        #[cfg(feature = $feature)]
+        impl Database for $database {
+            type Connection = $connection;
+            type Pool = $pool;
+
+            async fn insert(
+                connection: &mut $connection,
+                messages: &[Message],
+            ) -> Result<(), StoreError> {
+                $krate::enqueue(connection, messages).await
+            }
+
+            async fn migrate(pool: &$pool) -> Result<Vec<&'static str>, StoreError> {
+                $krate::migrate(pool).await
+            }
+        }
+
+        #[cfg(feature = $feature)]
+        impl Pool for $pool {
+            type Database = $database;
+        }
+
+        #[cfg(feature = $feature)]
+        impl IntoStore for $pool {
+            fn into_store(self) -> Arc<dyn Store> {
+                Arc::new(<$store>::new(self))
+            }
+        }
+    };
+}
+
+database!(
+    "postgres",
+    sqlx::Postgres,
+    sqlx::PgConnection,
+    sqlx::PgPool,
+    posthaste_store_postgres::PostgresStore,
+    posthaste_store_postgres
+);
+database!(
+    "sqlite",
+    sqlx::Sqlite,
+    sqlx::SqliteConnection,
+    sqlx::SqlitePool,
+    posthaste_store_sqlite::SqliteStore,
+    posthaste_store_sqlite
+);

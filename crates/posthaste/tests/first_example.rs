@@ -1,0 +1,39 @@
+//! The first example is at most 12 lines, and does what it says.
+
+use std::process::Command;
+
+#[test]
+fn twelve_lines_lead_from_nothing_to_a_delivered_message() {
+    let source = include_str!("../examples/first.rs");
+    let body = source
+        .split("// [first]")
+        .nth(1)
+        .expect("the example is marked");
+    let lines = body.lines().filter(|line| !line.trim().is_empty()).count();
+    assert!(lines <= 12, "{lines} lines");
+
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "run",
+            "--quiet",
+            "--package",
+            "posthaste",
+            "--features",
+            "sqlite",
+        ])
+        .args(["--example", "first", "--manifest-path"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["topic"], "orders");
+    assert_eq!(line["key"], "42");
+    assert_eq!(line["payload"], "\"placed\"");
+}
