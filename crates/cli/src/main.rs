@@ -1,2 +1,44 @@
-//! stub
-fn main() {}
+//! The `posthaste` program: parse, run, print the error chain, exit code. Nothing else happens here.
+//!
+//! `args` declares the command line, `config` reads the configuration, `adapters` opens stores and
+//! brokers, `commands` does the work, `serve` is the relay's HTTP side.
+
+mod adapters;
+mod args;
+mod commands;
+mod config;
+mod demo;
+mod gauges;
+mod log;
+mod output;
+mod serve;
+
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
+
+use clap::Parser;
+
+use crate::output::{OK, Terminal, code_of, is_interactive, write_error};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let mut terminal = Terminal {
+        out: &mut io::stdout(),
+        err: &mut io::stderr(),
+        is_interactive: is_interactive(),
+        is_screen: io::stdout().is_terminal(),
+    };
+    let error = match Box::pin(commands::run(cli, &mut terminal)).await {
+        Ok(code) => return code,
+        Err(error) => error,
+    };
+    let code = code_of(&error);
+    // A closed pipe is how `head` says thank you; and if stderr is gone, nobody is left to tell.
+    if code != OK {
+        let _ = write_error(&error, terminal.err);
+    }
+    ExitCode::from(code)
+}

@@ -1,0 +1,173 @@
+//! The only place that names stores and brokers: one `match` per port, by the URL's scheme.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use posthaste_broker_memory::MemoryBroker;
+use posthaste_broker_null::NullBroker;
+use posthaste_broker_stdout::StdoutBroker;
+use posthaste_core::{Broker, Store, StoreError, StoreErrorKind};
+use posthaste_store_postgres::PostgresStore;
+use posthaste_store_sqlite::SqliteStore;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use crate::{
+    args::Dialect,
+    config::{BrokerConfig, SecretUrl, secrets},
+    output::{Fault, NO},
+};
+
+/// Schemes of stores.
+pub(crate) const STORE_SCHEMES: &[&str] = &["postgres", "postgresql", "sqlite"];
+/// Schemes of brokers.
+pub(crate) const BROKER_SCHEMES: &[&str] = &["stdout", "null", "memory"];
+
+/// An open database, with what only tools need beyond the port.
+#[derive(Clone)]
+pub(crate) enum Database {
+    /// PostgreSQL.
+    Postgres(Arc<PostgresStore>),
+    /// SQLite.
+    Sqlite(Arc<SqliteStore>),
+}
+
+impl Database {
+    /// Opens the database that the URL names, if it is there: a misspelt path makes no new file.
+    ///
+    /// # Errors
+    /// When it is not there, cannot be reached or refuses us.
+    pub(crate) async fn open(url: &SecretUrl) -> Result<Self, StoreError> {
+        if let Some(path) = missing_file(url) {
+            let message = format!("there is no file {path}; `posthaste migrate` creates it");
+            return Err(StoreError::new(
+                StoreErrorKind::SchemaMissing,
+                "open",
+                message,
+            ));
+        }
+        Self::open_or_create(url).await
+    }
+
+    /// Opens the database that the URL names; creates it where it is a file.
+    ///
+    /// # Errors
+    /// When it cannot be reached or refuses us.
+    pub(crate) async fn open_or_create(url: &SecretUrl) -> Result<Self, StoreError> {
+        let opened = match dialect(url) {
+            Dialect::Postgres => PostgresStore::connect(&url.0)
+                .await
+                .map(|store| Self::Postgres(Arc::new(store))),
+            Dialect::Sqlite => SqliteStore::connect(&url.0)
+                .await
+                .map(|store| Self::Sqlite(Arc::new(store))),
+        };
+        opened.map_err(|error| scrub(error, url))
+    }
+
+    /// The port.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Postgres(store) => Arc::clone(store) as Arc<dyn Store>,
+            Self::Sqlite(store) => Arc::clone(store) as Arc<dyn Store>,
+        }
+    }
+
+    /// Brings the tables up to date; returns what was applied.
+    ///
+    /// # Errors
+    /// When the database refuses.
+    pub(crate) async fn migrate(&self) -> Result<Vec<&'static str>, StoreError> {
+        match self {
+            Self::Postgres(store) => posthaste_store_postgres::migrate(store.pool()).await,
+            Self::Sqlite(store) => posthaste_store_sqlite::migrate(store.pool()).await,
+        }
+    }
+
+    /// Continues on this server with data restored from another.
+    ///
+    /// # Errors
+    /// When the database refuses, or has no notion of it.
+    pub(crate) async fn adopt(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Postgres(store) => Ok(posthaste_store_postgres::adopt(store.pool()).await?),
+            Self::Sqlite(_) => {
+                let message = "a SQLite file can be moved freely: there is nothing to adopt";
+                Err(Fault::new(NO, message).into())
+            }
+        }
+    }
+}
+
+/// The SQL that brings empty tables up to date.
+pub(crate) fn print_migrations(dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Postgres => posthaste_store_postgres::print_migrations(),
+        Dialect::Sqlite => posthaste_store_sqlite::print_migrations(),
+    }
+}
+
+/// The dialect of a store's URL, whose scheme has been checked.
+pub(crate) fn dialect(url: &SecretUrl) -> Dialect {
+    match url.0.split(':').next() {
+        Some("sqlite") => Dialect::Sqlite,
+        _ => Dialect::Postgres,
+    }
+}
+
+/// The path of a SQLite file that does not exist.
+fn missing_file(url: &SecretUrl) -> Option<String> {
+    if dialect(url) != Dialect::Sqlite
+        || (url.0.contains(":memory:") || url.0.contains("mode=memory"))
+    {
+        return None;
+    }
+    let options: SqliteConnectOptions = url.0.parse().ok()?;
+    let path = options.get_filename();
+    (!path.exists()).then(|| path.display().to_string())
+}
+
+/// Opens every broker. All memory brokers are one: it lives as long as the process.
+pub(crate) fn open_brokers(brokers: &[BrokerConfig]) -> BTreeMap<String, Arc<dyn Broker>> {
+    let memory = MemoryBroker::new();
+    let open = |broker: &BrokerConfig| -> Arc<dyn Broker> {
+        match broker.url.0.split(':').next() {
+            Some("stdout") => Arc::new(StdoutBroker::new()),
+            Some("null") => Arc::new(NullBroker::new()),
+            Some("memory") => Arc::new(memory.clone()),
+            other => unreachable!("the configuration was checked against {other:?}"),
+        }
+    };
+    brokers
+        .iter()
+        .map(|broker| (broker.name.clone(), open(broker)))
+        .collect()
+}
+
+/// Drivers quote URLs when they cannot make sense of them: takes the passwords out, and with them
+/// the source, which nobody can take them out of.
+fn scrub(error: StoreError, url: &SecretUrl) -> StoreError {
+    let mut text = error.message.clone();
+    // Of all other kinds the message says everything.
+    if error.kind == StoreErrorKind::Internal
+        && let Some(source) = std::error::Error::source(&error)
+    {
+        text = format!("{text}: {source}");
+    }
+    for secret in secrets(&url.0) {
+        text = text.replace(&secret, "***");
+    }
+    StoreError::new(error.kind, error.operation, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_quotes_the_url_gives_no_password_away() {
+        let url = SecretUrl("postgres://app:hunter2@db/shop".to_owned());
+        let source = std::io::Error::other("bad URL postgres://app:hunter2@db/shop");
+        let error = StoreError::new(StoreErrorKind::Internal, "connect", "cannot connect");
+        let shown = scrub(error.with_source(source), &url).to_string();
+        assert!(shown.contains("app:***@db"), "{shown}");
+    }
+}

@@ -1,0 +1,311 @@
+//! The command line, declared once: help, usage errors and values all come from here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use posthaste_core::{MessageId, ParkedFilter};
+
+/// A transactional outbox: what your database committed reaches your broker, in order, and nothing
+/// else does.
+#[derive(Debug, Parser)]
+#[command(name = "posthaste", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// Configuration file [default: ./posthaste.toml, if it is there]
+    #[arg(long, short, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// The database, whatever the configuration says. On a shared machine prefer
+    /// POSTHASTE_STORE__URL: others can see flags
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  posthaste demo                                        see it work, without anything installed
+  posthaste migrate --store sqlite:outbox.db            create the tables
+  posthaste send --topic orders --key 42 --payload '{}' enqueue a message
+  posthaste relay                                       deliver, until Ctrl-C
+  posthaste status --watch                              who is behind, who is stuck
+  posthaste dead list --route orders                    what was given up, and why
+
+Exit codes: 0 done, 1 failed or the answer is no, 2 usage, 3 not found, 4 needs --yes,
+  69 database or broker unreachable, 77 denied, 78 configuration invalid.";
+
+/// Everything the program can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show it at work: a database, a relay and a consumer in this process
+    Demo(DemoArgs),
+    /// Deliver messages until told to stop
+    Relay(RelayArgs),
+    /// Create or update the tables
+    Migrate(MigrateArgs),
+    /// Routes, lag, dead letters and relays at a glance
+    Status(StatusArgs),
+    /// Look at messages that were given up, send them again, or let them go
+    #[command(subcommand)]
+    Dead(DeadCommand),
+    /// Enqueue a message
+    Send(SendArgs),
+    /// Check or show the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Look for trouble: configuration, database, brokers, lag; every finding with its fix
+    Doctor(DoctorArgs),
+    /// What an error code means and what to do
+    Explain(ExplainArgs),
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Break things while it runs: the broker goes away, the relay is killed
+    #[arg(long)]
+    pub(crate) sabotage: bool,
+    /// How long to run
+    #[arg(long, default_value_t = 10)]
+    pub(crate) seconds: u64,
+}
+
+/// `relay`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  posthaste relay
+  posthaste relay --once    deliver what is there, then exit: for cron and for tests
+
+SIGINT or SIGTERM stops it in order; a second one at once.")]
+pub(crate) struct RelayArgs {
+    /// Exit when everything committed so far is delivered or parked
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// `migrate`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  posthaste migrate
+  posthaste migrate --print postgres > migrations/0042_posthaste.sql")]
+pub(crate) struct MigrateArgs {
+    /// Print the SQL instead of running it, for another migration tool [default: as the store]
+    #[arg(long, value_name = "DIALECT", num_args = 0..=1, conflicts_with = "adopt")]
+    pub(crate) print: Option<Option<Dialect>>,
+    /// Continue on this server with data restored from another; messages around the time of the
+    /// backup are sent again
+    #[arg(long)]
+    pub(crate) adopt: bool,
+}
+
+/// A kind of SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Dialect {
+    /// PostgreSQL
+    Postgres,
+    /// SQLite
+    Sqlite,
+}
+
+/// `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Again every second, until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) watch: bool,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `dead`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeadCommand {
+    /// List dead letters, newest last
+    List(DeadListArgs),
+    /// Show everything about a message, its payload included
+    Show(DeadShowArgs),
+    /// Send dead letters again, in order, with their ids
+    Redrive(RedriveArgs),
+    /// Give dead letters up for good
+    Discard(DiscardArgs),
+}
+
+/// Which dead letters are meant.
+#[derive(Debug, Args)]
+pub(crate) struct Filter {
+    /// Of this route
+    #[arg(long)]
+    pub(crate) route: Option<String>,
+    /// Of this topic
+    #[arg(long)]
+    pub(crate) topic: Option<String>,
+    /// Whose latest error is of this class
+    #[arg(long)]
+    pub(crate) class: Option<String>,
+}
+
+impl Filter {
+    /// As the store takes it.
+    pub(crate) fn to_parked(&self, ids: &[MessageId]) -> ParkedFilter {
+        ParkedFilter {
+            route: self.route.clone(),
+            ids: ids.to_vec(),
+            topic: self.topic.clone(),
+            class: self.class.clone(),
+        }
+    }
+
+    /// Whether it leaves nothing out.
+    pub(crate) fn is_any(&self) -> bool {
+        self.route.is_none() && self.topic.is_none() && self.class.is_none()
+    }
+}
+
+/// `dead list`.
+#[derive(Debug, Args)]
+pub(crate) struct DeadListArgs {
+    /// Which ones
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// At most so many
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `dead show`.
+#[derive(Debug, Args)]
+pub(crate) struct DeadShowArgs {
+    /// Its id
+    pub(crate) id: MessageId,
+    /// One JSON object a line, one for each route it failed on
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What redrive and discard share.
+#[derive(Debug, Args)]
+pub(crate) struct DeadAct {
+    /// These messages
+    pub(crate) ids: Vec<MessageId>,
+    /// Which ones
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// All of them
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Who decides; it is kept with the message [default: $USER]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) by: Option<String>,
+    /// Only say what would happen
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+/// `dead redrive`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  posthaste dead redrive 0199c0de-0000-7000-8000-000000000000
+  posthaste dead redrive --route orders --class unroutable --yes")]
+pub(crate) struct RedriveArgs {
+    /// Which, and by whom
+    #[command(flatten)]
+    pub(crate) act: DeadAct,
+}
+
+/// `dead discard`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  posthaste dead discard --route orders --topic orders.test --why 'test data' --by ann")]
+pub(crate) struct DiscardArgs {
+    /// Which, and by whom
+    #[command(flatten)]
+    pub(crate) act: DeadAct,
+    /// The reason; it is kept with the message
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) why: String,
+}
+
+/// `send`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  posthaste send --topic orders --key 42 --type OrderPlaced --payload '{\"total\": 12}'
+  cat invoice.pdf | posthaste send --topic invoices --content-type application/pdf")]
+pub(crate) struct SendArgs {
+    /// Where it should go
+    #[arg(long)]
+    pub(crate) topic: String,
+    /// What it is ordered by
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// What happened
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) event_type: Option<String>,
+    /// A header; may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
+    pub(crate) headers: Vec<(String, String)>,
+    /// Media type of the payload
+    #[arg(long, default_value = "application/json")]
+    pub(crate) content_type: String,
+    /// The payload [default: standard input]
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) payload: Option<String>,
+    /// A file that holds the payload
+    #[arg(long)]
+    pub(crate) file: Option<PathBuf>,
+    /// Send it so many times, each with its own id
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) count: u32,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("write it as NAME=VALUE".to_owned())?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// `config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Report everything that is wrong; exits with 0 or 78
+    Check,
+    /// Print every effective value and where it comes from, secrets left out
+    Show(ConfigShowArgs),
+}
+
+/// `config show`.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigShowArgs {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The code, such as PH-1003 [default: list all of them]
+    pub(crate) code: Option<String>,
+}

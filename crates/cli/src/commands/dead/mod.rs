@@ -1,0 +1,97 @@
+//! `dead list | show | redrive | discard`: what people do about messages that were given up.
+
+mod act;
+mod view;
+
+use std::process::ExitCode;
+
+use posthaste_core::{ParkedFilter, Store};
+
+use crate::{
+    args::{DeadCommand, DeadListArgs, DeadShowArgs},
+    config::{Inputs, Needs},
+    output::{Fault, NOT_FOUND, Terminal},
+};
+
+/// Most routes one message can be a dead letter of and still be shown in full.
+const SHOW_MAX: u32 = 1000;
+
+/// Runs it.
+///
+/// # Errors
+/// When the store cannot be asked, or there is nothing to do.
+pub(crate) async fn run(
+    command: &DeadCommand,
+    inputs: &Inputs,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<ExitCode> {
+    if let DeadCommand::Redrive(args) = command {
+        act::check(&args.act)?;
+    }
+    if let DeadCommand::Discard(args) = command {
+        act::check(&args.act)?;
+    }
+    let config = super::load(inputs, Needs::Store, terminal)?;
+    let store = super::open(&config).await?;
+    match command {
+        DeadCommand::List(args) => list(args, &*store, terminal).await,
+        DeadCommand::Show(args) => show(args, &*store, terminal).await,
+        DeadCommand::Redrive(args) => act::redrive(args, &*store, terminal).await,
+        DeadCommand::Discard(args) => act::discard(args, &*store, terminal).await,
+    }
+}
+
+async fn list(
+    args: &DeadListArgs,
+    store: &dyn Store,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<ExitCode> {
+    // One more than wanted, to know whether there are more.
+    let mut found = store
+        .dead(&args.filter.to_parked(&[]), args.limit + 1)
+        .await?;
+    let is_more = found.len() > args.limit as usize;
+    found.truncate(args.limit as usize);
+    if args.json {
+        for parked in &found {
+            terminal.json(&view::Row::new(parked))?;
+        }
+    } else if found.is_empty() {
+        terminal.note("no dead letter matches")?;
+    } else {
+        view::list(&found, terminal.out)?;
+    }
+    if is_more {
+        terminal.note(&format!("there are more than {}: see --limit", args.limit))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(
+    args: &DeadShowArgs,
+    store: &dyn Store,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<ExitCode> {
+    let filter = ParkedFilter {
+        ids: vec![args.id],
+        ..ParkedFilter::default()
+    };
+    let found = store.dead(&filter, SHOW_MAX).await?;
+    if found.is_empty() {
+        let fault = Fault::new(NOT_FOUND, format!("no dead letter has the id {}", args.id));
+        return Err(fault
+            .help("`posthaste dead list` shows those there are")
+            .into());
+    }
+    for (index, parked) in found.iter().enumerate() {
+        if args.json {
+            terminal.json(&view::Row::new(parked))?;
+        } else {
+            if index > 0 {
+                writeln!(terminal.out)?;
+            }
+            view::show(parked, terminal.out)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

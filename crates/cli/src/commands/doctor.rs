@@ -1,0 +1,213 @@
+//! `doctor`: looks at everything that can be wrong, and says of each how to mend it.
+
+use std::{io, process::ExitCode};
+
+use console::Style;
+use posthaste_core::{Finding, Status, Store};
+
+use crate::{
+    adapters::{Database, open_brokers},
+    args::DoctorArgs,
+    config::{self, Config, Inputs, Needs, redact_url},
+    output::{NO, Terminal, count, span},
+};
+
+/// Age from which a waiting message is worth a look.
+const OLD_SECONDS: f64 = 60.0;
+
+/// Runs it.
+///
+/// # Errors
+/// When the output fails; what it looks at never ends it.
+pub(crate) async fn run(
+    args: &DoctorArgs,
+    inputs: &Inputs,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<ExitCode> {
+    let mut report = Report {
+        is_json: args.json,
+        failed: 0,
+        terminal,
+    };
+    match config::load(inputs, Needs::Store) {
+        Ok(config) => {
+            report.config(&config)?;
+            store(&config, &mut report).await?;
+            brokers(&config, &mut report).await?;
+        }
+        Err(problems) => {
+            for problem in problems.0 {
+                let mut what = format!("[{}] {}", problem.code, problem.what);
+                if !problem.place.is_empty() {
+                    what = format!("{what} ({})", problem.place);
+                }
+                report.fail("config", what, problem.help.unwrap_or_default())?;
+            }
+        }
+    }
+    let failed = report.failed;
+    if failed == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    terminal.note(&format!("{} to look at", count(failed, "finding")))?;
+    Ok(ExitCode::from(NO))
+}
+
+/// Writes findings as they come: a database that hangs must not hide what was found before.
+struct Report<'a, 't> {
+    is_json: bool,
+    failed: u64,
+    terminal: &'a mut Terminal<'t>,
+}
+
+impl Report<'_, '_> {
+    fn ok(&mut self, area: &str, what: impl Into<String>) -> io::Result<()> {
+        self.add(
+            area,
+            &Finding {
+                ok: true,
+                what: what.into(),
+                fix: None,
+            },
+        )
+    }
+
+    fn fail(&mut self, area: &str, what: String, fix: impl Into<String>) -> io::Result<()> {
+        let fix = Some(fix.into()).filter(|fix: &String| !fix.is_empty());
+        self.add(
+            area,
+            &Finding {
+                ok: false,
+                what,
+                fix,
+            },
+        )
+    }
+
+    fn add(&mut self, area: &str, finding: &Finding) -> io::Result<()> {
+        self.failed += u64::from(!finding.ok);
+        if self.is_json {
+            return self.terminal.json(&serde_json::json!({
+                "ok": finding.ok, "area": area, "what": finding.what, "fix": finding.fix,
+            }));
+        }
+        let (style, word) = match finding.ok {
+            true => (Style::new().green(), "ok  "),
+            false => (Style::new().red().bold(), "FAIL"),
+        };
+        let out = &mut self.terminal.out;
+        writeln!(out, "{} {area:7} {}", style.apply_to(word), finding.what)?;
+        if let Some(fix) = &finding.fix {
+            writeln!(
+                out,
+                "{:12} fix: {}",
+                "",
+                fix.replace('\n', "\n                  ")
+            )?;
+        }
+        Ok(())
+    }
+
+    fn config(&mut self, config: &Config) -> io::Result<()> {
+        let file = config.file.as_ref();
+        let file = file.map_or("no file".to_owned(), |file| file.display().to_string());
+        let brokers = count(config.brokers.len() as u64, "broker");
+        let routes = count(config.routes.len() as u64, "route");
+        self.ok("config", format!("{file}, {brokers}, {routes}"))?;
+        for note in &config.notes {
+            self.fail("config", note.clone(), "")?;
+        }
+        if config.routes.is_empty() {
+            let fix = "add a [[route]]; `posthaste relay` needs one";
+            self.fail("config", "no route is configured here".to_owned(), fix)?;
+        }
+        Ok(())
+    }
+}
+
+async fn store(config: &Config, report: &mut Report<'_, '_>) -> anyhow::Result<()> {
+    let Some(url) = &config.store else {
+        return Ok(());
+    };
+    let database = match Database::open(url).await {
+        Ok(database) => database,
+        Err(error) => {
+            let fix = format!("check `store.url`: {}", redact_url(&url.0));
+            return Ok(report.fail("store", error.to_string(), fix)?);
+        }
+    };
+    let store = database.store();
+    if let Err(error) = store.check().await {
+        let fix = format!("`posthaste explain {}` says what to do", error.kind.code());
+        return Ok(report.fail("store", error.to_string(), fix)?);
+    }
+    report.ok(
+        "store",
+        format!(
+            "{}: tables and server are as they should be",
+            redact_url(&url.0)
+        ),
+    )?;
+    match store.examine().await {
+        Ok(findings) => findings
+            .iter()
+            .try_for_each(|finding| report.add("store", finding))?,
+        Err(error) => report.fail("store", error.to_string(), "")?,
+    }
+    delivery(&*store, report).await
+}
+
+async fn delivery(store: &dyn Store, report: &mut Report<'_, '_>) -> anyhow::Result<()> {
+    let status = match store.status().await {
+        Ok(status) => status,
+        Err(error) => return Ok(report.fail("outbox", error.to_string(), "")?),
+    };
+    lag(&status, report)?;
+    for topic in &status.unrouted {
+        let messages = count(topic.messages, "message");
+        let what = format!("no route matches topic {:?}: {messages} kept", topic.topic);
+        report.fail("outbox", what, "add it to the `topics` of a route")?;
+    }
+    Ok(())
+}
+
+fn lag(status: &Status, report: &mut Report<'_, '_>) -> io::Result<()> {
+    for route in &status.routes {
+        let name = &route.name;
+        let is_served = route.leases.iter().any(|lease| lease.relay.is_some());
+        let age = route.oldest_pending_age_seconds;
+        if route.pending > 0 && !is_served {
+            let what = format!("route {name}: nobody serves it, {} wait", route.pending);
+            report.fail("outbox", what, "start `posthaste relay` with this route")?;
+        } else if route.pending > 0 && age > OLD_SECONDS {
+            let what = format!("route {name}: the oldest message waits for {}", span(age));
+            report.fail(
+                "outbox",
+                what,
+                "look at the relay's log and /readyz?verbose",
+            )?;
+        } else {
+            report.ok("outbox", format!("route {name}: {} pending", route.pending))?;
+        }
+        if route.dead > 0 {
+            let what = format!("route {name}: {}", count(route.dead, "dead letter"));
+            report.fail(
+                "outbox",
+                what,
+                format!("posthaste dead list --route {name}"),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+async fn brokers(config: &Config, report: &mut Report<'_, '_>) -> anyhow::Result<()> {
+    for (name, broker) in open_brokers(&config.brokers) {
+        match broker.check().await {
+            Ok(()) => report.ok("broker", format!("{name}: can be used"))?,
+            Err(error) => report.fail("broker", format!("{name}: {error}"), "")?,
+        }
+        broker.close().await;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! One module per command. Each takes its arguments and a [`Terminal`](crate::output::Terminal),
+//! and returns its exit code.
+
+pub(crate) mod config;
+pub(crate) mod dead;
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod migrate;
+pub(crate) mod relay;
+pub(crate) mod send;
+pub(crate) mod status;
+
+use std::{process::ExitCode, sync::Arc};
+
+use posthaste_core::Store;
+
+use crate::{
+    adapters::Database,
+    args::{Cli, Command},
+    config::{self as configuration, Config, Inputs, Needs, SecretUrl},
+    output::Terminal,
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever ended it; `output::code_of` knows the exit code.
+pub(crate) async fn run(cli: Cli, terminal: &mut Terminal<'_>) -> anyhow::Result<ExitCode> {
+    let inputs = Inputs {
+        file: cli.config,
+        store: cli.store,
+        variables: std::env::vars_os().collect(),
+    };
+    match cli.command {
+        Command::Demo(args) => Box::pin(crate::demo::run(args)).await,
+        Command::Relay(args) => Box::pin(relay::run(&args, &inputs, terminal)).await,
+        Command::Migrate(args) => migrate::run(&args, &inputs, terminal).await,
+        Command::Status(args) => status::run(&args, &inputs, terminal).await,
+        Command::Dead(command) => dead::run(&command, &inputs, terminal).await,
+        Command::Send(args) => send::run(args, &inputs, terminal).await,
+        Command::Config(command) => config::run(&command, &inputs, terminal),
+        Command::Doctor(args) => doctor::run(&args, &inputs, terminal).await,
+        Command::Explain(args) => explain::run(&args, terminal),
+    }
+}
+
+/// The configuration; its notes go to the terminal.
+fn load(inputs: &Inputs, needs: Needs, terminal: &mut Terminal<'_>) -> anyhow::Result<Config> {
+    let config = configuration::load(inputs, needs)?;
+    for note in &config.notes {
+        terminal.note(note)?;
+    }
+    Ok(config)
+}
+
+/// The store that the configuration names, found able to serve.
+async fn open(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    let store = Database::open(url(config)).await?.store();
+    store.check().await?;
+    Ok(store)
+}
+
+/// The URL of the store.
+fn url(config: &Config) -> &SecretUrl {
+    let url = config.store.as_ref();
+    url.expect("commands that open a store load with Needs::Store or Needs::Relay")
+}

@@ -1,0 +1,211 @@
+//! What is wrong with a configuration: every problem at once, each with its code, its place and
+//! what would be right. Values shown here have passed `redact`.
+
+use std::fmt;
+
+use super::sources::Origin;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// The stable code; see `explain.rs`.
+    pub(crate) code: &'static str,
+    /// What is wrong, naming the key and the value.
+    pub(crate) what: String,
+    /// Where it stands; empty where it stands nowhere.
+    pub(crate) place: String,
+    /// Line and column in the file, for sorting; what is not in the file comes last.
+    order: (usize, usize),
+    /// What would be right.
+    pub(crate) help: Option<String>,
+}
+
+impl Problem {
+    /// A problem without a place.
+    pub(crate) fn new(code: &'static str, what: impl Into<String>) -> Self {
+        Self {
+            code,
+            what: what.into(),
+            place: String::new(),
+            order: (usize::MAX, 0),
+            help: None,
+        }
+    }
+
+    /// Says where.
+    #[must_use]
+    pub(crate) fn at(mut self, origin: &Origin) -> Self {
+        if *origin != Origin::Default {
+            self.place = origin.to_string();
+        }
+        if let Origin::File { line, column, .. } = origin {
+            self.order = (*line, *column);
+        }
+        self
+    }
+
+    /// Says what would be right.
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}", self.code, self.what)?;
+        if !self.place.is_empty() {
+            write!(f, "\n  --> {}", self.place)?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\n  = help: {}", help.replace('\n', "\n          "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is wrong with a configuration. Exit code 78.
+#[derive(Debug, thiserror::Error)]
+pub(crate) struct Problems(pub(crate) Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in &self.0 {
+            writeln!(f, "{problem}\n")?;
+        }
+        match self.0.len() {
+            1 => write!(f, "1 problem in the configuration"),
+            n => write!(f, "{n} problems in the configuration"),
+        }
+    }
+}
+
+impl Problems {
+    /// Problems in the order of the file.
+    pub(crate) fn new(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.order);
+        Self(problems)
+    }
+}
+
+/// A URL that can be shown: the password and secret parameters are replaced. What cannot be taken
+/// apart for certain is not shown at all.
+pub(crate) fn redact_url(text: &str) -> String {
+    let scheme = text.split(':').next().unwrap_or_default();
+    let is_scheme = !scheme.is_empty()
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '+');
+    let hidden = if is_scheme && text.contains("://") {
+        format!("{scheme}://(not shown)")
+    } else {
+        "(not shown)".to_owned()
+    };
+    if !text.contains('@') && !text.contains('=') {
+        return text.to_owned();
+    }
+    let Ok(mut url) = url::Url::parse(text) else {
+        return hidden;
+    };
+    // A password that holds an unescaped `/`, `?`, `#` or `@` spills into what follows the host.
+    let after_host = &url[url::Position::AfterPort..];
+    if after_host.contains('@') {
+        return hidden;
+    }
+    if url.password().is_some() && url.set_password(Some("***")).is_err() {
+        return hidden;
+    }
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    if pairs.iter().any(|(name, _)| is_secret(name)) {
+        let shown = pairs.iter().map(|(name, value)| {
+            let value = if is_secret(name) { "***" } else { value };
+            format!("{name}={value}")
+        });
+        let shown: Vec<String> = shown.collect();
+        url.set_query(Some(&shown.join("&")));
+    }
+    url.to_string()
+}
+
+/// Any value that can be shown: what might be a URL with a password in the wrong place is not.
+pub(crate) fn redact(text: &str) -> String {
+    if text.contains(['@', '=']) || text.contains("://") {
+        return redact_url(text);
+    }
+    let mut shown: String = text.chars().take(60).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["password", "passwd", "secret", "token", "key"]
+        .iter()
+        .any(|word| name.contains(word))
+}
+
+/// The passwords in a URL, as written and decoded, longest first: for taking them out of the text
+/// of an error that someone else wrote.
+pub(crate) fn secrets(text: &str) -> Vec<String> {
+    let mut secrets = Vec::new();
+    if let Some((before_host, _)) = text.rsplit_once('@')
+        && let Some((_, userinfo)) = before_host.split_once("://")
+        && let Some((_, password)) = userinfo.split_once(':')
+    {
+        secrets.push(password.to_owned());
+    }
+    if let Ok(url) = url::Url::parse(text) {
+        let parameters = url.query_pairs().into_owned();
+        secrets.extend(parameters.filter(|(n, _)| is_secret(n)).map(|(_, v)| v));
+        if let Some(password) = url.password() {
+            let decoded = url::form_urlencoded::parse(format!("p={password}").as_bytes())
+                .map(|(_, value)| value.into_owned())
+                .next();
+            secrets.push(password.to_owned());
+            secrets.extend(decoded);
+        }
+    }
+    secrets.retain(|secret| !secret.is_empty());
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_never_show() {
+        for (url, shown) in [
+            (
+                "postgres://app:hunter2@db/shop",
+                "postgres://app:***@db/shop",
+            ),
+            (
+                "postgres://db/shop?password=hunter2&a=b",
+                "postgres://db/shop?password=***&a=b",
+            ),
+            ("postgres://app:1/hunter2@db/shop", "postgres://(not shown)"),
+            ("postgres://app:a/hunter2@db/shop", "postgres://(not shown)"),
+            ("postgres//app:hunter2@db/shop", "(not shown)"),
+            ("app:hunter2@db", "(not shown)"),
+            ("host=db password=hunter2", "(not shown)"),
+            ("sqlite:a.db", "sqlite:a.db"),
+            ("postgres://app@db/shop", "postgres://app@db/shop"),
+        ] {
+            assert_eq!(redact_url(url), shown);
+            assert!(!redact(url).contains("hunter2"), "{url}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_known_as_written_and_decoded() {
+        let secrets = secrets("postgres://app:hunter%32@db/shop?sslpassword=x");
+        assert!(secrets.contains(&"hunter%32".to_owned()));
+        assert!(secrets.contains(&"hunter2".to_owned()));
+        assert!(secrets.contains(&"x".to_owned()));
+    }
+}

@@ -1,0 +1,193 @@
+//! What must hold between values, and between a value and the world.
+
+use std::{collections::BTreeSet, ffi::OsString, fs, path::Path, time::Duration};
+
+use super::{
+    BrokerConfig, Config, Needs, Problem, SecretUrl,
+    problem::redact,
+    read::{Section, nearest},
+    setting::Setting,
+    sources::{Origin, Table, Value},
+};
+
+/// Longest name of a broker, a relay or a route.
+pub(crate) const NAME_BYTES_MAX: usize = 64;
+
+/// What a command cannot work without is there. Looks at what was said, not at what was right: a
+/// store that is wrong is not also missing.
+pub(crate) fn needs(root: &Table, needs: Needs, problems: &mut Vec<Problem>) {
+    let has_store = match root.get("store").map(|node| &node.value) {
+        Some(Value::Table(store)) => store.contains_key("url") || store.contains_key("url_file"),
+        other => other.is_some(),
+    };
+    if needs != Needs::Nothing && !has_store {
+        problems.push(Problem::new("PH-2006", "no store is configured").help(
+            "set `url` under [store] in posthaste.toml, or POSTHASTE_STORE__URL, \
+             or give --store URL",
+        ));
+    }
+    let has_routes = match root.get("route").map(|node| &node.value) {
+        Some(Value::List(routes)) => !routes.is_empty(),
+        other => other.is_some(),
+    };
+    if needs == Needs::Relay && !has_routes {
+        problems.push(Problem::new("PH-2006", "no route is configured").help(
+            "the least that works:\n\
+             [[broker]]\nname = \"out\"\nurl = \"stdout:\"\n\n\
+             [[route]]\nname = \"all\"\ntopics = [\"*\"]",
+        ));
+    }
+}
+
+/// Names of brokers, or of routes, seen so far.
+#[derive(Default)]
+pub(crate) struct Names(BTreeSet<String>);
+
+impl Names {
+    /// The name is new and made of characters that fit everywhere it appears.
+    pub(crate) fn check(
+        &mut self,
+        section: &Section<'_>,
+        name: Option<&String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let Some(name) = name else {
+            return;
+        };
+        let key = section.key("name");
+        let origin = section.origin("name");
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_plain) {
+            let what = format!("`{key}` is {:?}", redact(name));
+            let help = format!(
+                "1 to {NAME_BYTES_MAX} letters, digits, `.`, `_` or `-`: it is a label of metrics"
+            );
+            problems.push(Problem::new("PH-2004", what).at(&origin).help(help));
+        }
+        if !self.0.insert(name.clone()) {
+            let what = format!("`{key}` is {:?}, like another before it", redact(name));
+            let problem = Problem::new("PH-2007", what).at(&origin);
+            problems.push(problem.help("names are unique: rename one of them"));
+        }
+    }
+}
+
+/// A character of names.
+pub(crate) fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._-".contains(c)
+}
+
+/// A route names a broker that exists.
+pub(crate) fn reference(
+    section: &Section<'_>,
+    broker: &str,
+    brokers: &[BrokerConfig],
+    problems: &mut Vec<Problem>,
+) {
+    let names: Vec<&str> = brokers.iter().map(|broker| broker.name.as_str()).collect();
+    if names.contains(&broker) {
+        return;
+    }
+    let shown = redact(broker);
+    let what = format!(
+        "`{}` is {shown:?}, and no broker has that name",
+        section.key("broker")
+    );
+    let help = match nearest(broker, &names) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if names.is_empty() => "add a [[broker]] with that name".to_owned(),
+        None => format!("there are: {}", names.join(", ")),
+    };
+    problems.push(
+        Problem::new("PH-2008", what)
+            .at(&section.origin("broker"))
+            .help(help),
+    );
+}
+
+/// A publish must end before the lease it happens under.
+pub(crate) fn timeout_below_lease(
+    section: &Section<'_>,
+    publish_timeout: Duration,
+    lease: Duration,
+    problems: &mut Vec<Problem>,
+) {
+    if publish_timeout < lease {
+        return;
+    }
+    let what = format!(
+        "`{}` is {}, not shorter than `relay.lease`, which is {}",
+        section.key("publish_timeout"),
+        publish_timeout.show(),
+        lease.show()
+    );
+    let help = "a publish must end before the lease it happens under: lengthen the lease, or \
+                shorten the timeout";
+    let origin = section.origin("publish_timeout");
+    problems.push(Problem::new("PH-2009", what).at(&origin).help(help));
+}
+
+/// The URL's scheme is one that an adapter serves.
+pub(crate) fn scheme(
+    key: &str,
+    url: &SecretUrl,
+    known: &[&str],
+    origin: &Origin,
+    problems: &mut Vec<Problem>,
+) {
+    let scheme = url.0.split(':').next().unwrap_or_default();
+    if known.contains(&scheme) {
+        return;
+    }
+    let what = format!("`{key}` has the unknown scheme {scheme:?}");
+    let mut help = format!("supported: {}", known.join(", "));
+    if let Some(near) = nearest(scheme, known) {
+        help = format!("did you mean `{near}`? {help}");
+    }
+    problems.push(Problem::new("PH-2010", what).at(origin).help(help));
+}
+
+/// A URL kept in a file of its own.
+pub(crate) fn secret_file(
+    path: &Path,
+    origin: &Origin,
+    problems: &mut Vec<Problem>,
+) -> Option<SecretUrl> {
+    let what = match fs::read_to_string(path) {
+        Ok(text) => match SecretUrl::parse(&Value::Text(text.trim().to_owned())) {
+            Ok(url) => return Some(url),
+            Err(_) => "it holds no URL".to_owned(),
+        },
+        Err(error) => error.to_string(),
+    };
+    let what = format!(
+        "`store.url_file` is {:?}: {what}",
+        path.display().to_string()
+    );
+    let help = "the file holds the URL and nothing else; relative paths start where the program \
+                was started";
+    problems.push(Problem::new("PH-2011", what).at(origin).help(help));
+    None
+}
+
+/// Things worth a word that are not wrong.
+pub(crate) fn notes(config: &Config, variables: &[(OsString, OsString)]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for broker in &config.brokers {
+        if !config
+            .routes
+            .iter()
+            .any(|route| route.broker == broker.name)
+        {
+            notes.push(format!("no route uses the broker `{}`", broker.name));
+        }
+    }
+    for name in ["POSTHASTE_STORE_URL", "POSTHASTE_STORE_URL_FILE"] {
+        if variables.iter().any(|(variable, _)| variable == name) {
+            let right = name.replacen("STORE_", "STORE__", 1);
+            notes.push(format!(
+                "{name} is not read: the section ends with two underscores, {right}"
+            ));
+        }
+    }
+    notes
+}

@@ -1,0 +1,55 @@
+//! Gauges that come from the store rather than from the relay's own events.
+
+use metrics::{describe_gauge, gauge};
+use posthaste_core::Status;
+
+const PENDING: &str = "posthaste_outbox_pending_messages";
+const OLDEST: &str = "posthaste_outbox_oldest_pending_age_seconds";
+const RETRYING: &str = "posthaste_outbox_retrying_messages";
+const DEAD: &str = "posthaste_outbox_dead_messages";
+const UNROUTED: &str = "posthaste_outbox_unrouted_messages";
+const LEASE_HELD: &str = "posthaste_lease_held";
+const STORE_UP: &str = "posthaste_store_up";
+
+/// Help texts.
+pub(crate) fn describe() {
+    describe_gauge!(PENDING, "messages not yet passed, at most");
+    describe_gauge!(OLDEST, "age of the oldest message not yet passed");
+    describe_gauge!(
+        RETRYING,
+        "parked messages waiting for another attempt, up to 10000"
+    );
+    describe_gauge!(DEAD, "dead letters, up to 10000");
+    describe_gauge!(
+        UNROUTED,
+        "messages among the newest 10000 that no route matches"
+    );
+    describe_gauge!(
+        LEASE_HELD,
+        "1 where a relay serves the shard, 0 where none does"
+    );
+    describe_gauge!(STORE_UP, "1 where the last look into the store succeeded");
+}
+
+/// Whether the store answered.
+pub(crate) fn store_up(is_up: bool) {
+    gauge!(STORE_UP).set(f64::from(u8::from(is_up)));
+}
+
+/// What it answered.
+pub(crate) fn set(status: &Status) {
+    for route in &status.routes {
+        let name = || route.name.clone();
+        gauge!(PENDING, "route" => name()).set(route.pending as f64);
+        gauge!(OLDEST, "route" => name()).set(route.oldest_pending_age_seconds);
+        gauge!(RETRYING, "route" => name()).set(route.retrying as f64);
+        gauge!(DEAD, "route" => name()).set(route.dead as f64);
+        for lease in &route.leases {
+            let shard = lease.shard.to_string();
+            let is_held = f64::from(u8::from(lease.relay.is_some()));
+            gauge!(LEASE_HELD, "route" => name(), "shard" => shard).set(is_held);
+        }
+    }
+    let unrouted: u64 = status.unrouted.iter().map(|topic| topic.messages).sum();
+    gauge!(UNROUTED).set(unrouted as f64);
+}

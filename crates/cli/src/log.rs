@@ -1,0 +1,38 @@
+//! Log lines: to standard error, for people or for machines.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::{EnvFilter, fmt};
+
+use crate::config::{LogFormat, LogLevel};
+
+/// Crates whose lines the level is about.
+const OURS: [&str; 4] = [
+    "posthaste",
+    "posthaste_relay",
+    "posthaste_store_postgres",
+    "posthaste_store_sqlite",
+];
+
+/// Starts logging for the rest of the process. `RUST_LOG` wins over the level; other crates speak
+/// only from `warn` on, whatever ours may say.
+pub(crate) fn start(format: LogFormat, level: LogLevel) {
+    let level = level.as_str();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        let ours = OURS.map(|name| format!("{name}={level}")).join(",");
+        // Notices of the server are for whoever wrote the statement, not for who runs the relay.
+        EnvFilter::new(format!("warn,sqlx::postgres::notice=error,{ours}"))
+    });
+    let builder = fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false);
+    // A second start, in a test, keeps the first.
+    let _ = match format {
+        LogFormat::Text => {
+            let has_colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            builder.with_ansi(has_colour).try_init()
+        }
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+}

@@ -1,0 +1,199 @@
+//! Dead letters: listed, shown, sent again, given up. No broker of the program refuses a message, so
+//! the tests park them through the store's port, as a relay would.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod support;
+
+use std::time::Duration;
+
+use posthaste_core::{
+    Claim, Failure, Fetch, Message, MessageId, Next, Park, RelayId, Repark, RouteSpec, Settlement,
+    Shard, Store,
+};
+use posthaste_store_sqlite::SqliteStore;
+use serde_json::Value;
+use support::Bundle;
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// Makes dead letters of these payloads, one key each, and gives the lease back.
+async fn with_dead(payloads: &[&[u8]]) -> (Bundle, Vec<MessageId>) {
+    let t = Bundle::migrated();
+    let url = format!("sqlite:{}", t.path("outbox.db").display());
+    let store = SqliteStore::connect(&url).await.unwrap();
+    let messages = payloads.iter().enumerate().map(|(index, payload)| {
+        Message::from_bytes("orders", Some(&format!("key-{index}")), payload.to_vec())
+    });
+    let messages: Vec<Message> = messages.collect();
+    store.append(&messages).await.unwrap();
+    let spec = RouteSpec {
+        name: "all".to_owned(),
+        topics: vec!["*".parse().unwrap()],
+        shards: 1,
+    };
+    store.register(&spec).await.unwrap();
+    let claim = Claim {
+        route: "all".to_owned(),
+        shard: Shard::WHOLE,
+        relay: RelayId::fresh(),
+        ttl: TTL,
+    };
+    let grant = store.acquire(&claim).await.unwrap().unwrap();
+    let fetch = Fetch {
+        route: "all".to_owned(),
+        shard: Shard::WHOLE,
+        after: grant.position.clone(),
+        until: None,
+        rows_max: 100,
+        bytes_max: 1 << 20,
+    };
+    let batch = store.fetch(&fetch).await.unwrap();
+    let park = batch.messages.into_iter().map(|fetched| Park {
+        message: fetched.message,
+        age: fetched.age,
+        report: Repark {
+            seq: fetched.seq,
+            attempts: 3,
+            unknowns: 0,
+            failure: Some(Failure::new("unroutable", "no queue is bound")),
+            next: Next::Dead,
+        },
+    });
+    let settlement = Settlement {
+        position: Some(grant.position.passed(batch.end, &batch.snapshot)),
+        park: park.collect(),
+        ..Settlement::default()
+    };
+    store.settle(&grant.lease, &settlement).await.unwrap();
+    store.release(&grant.lease).await.unwrap();
+    store.pool().close().await;
+    (t, messages.iter().map(|message| message.id).collect())
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_with_their_reason() {
+    let (t, ids) = with_dead(&[b"{}", &[0xff]]).await;
+    let text = t.run(&["dead", "list"]).expect(0);
+    assert!(text.contains(&ids[0].to_string()), "{text}");
+    assert!(text.contains("unroutable: no queue is bound"), "{text}");
+    let rows = json_lines(&t.run(&["dead", "list", "--json"]).expect(0));
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0]["payload"], "{}");
+    assert_eq!(rows[0]["payload_is_base64"], false);
+    assert_eq!(rows[1]["payload"], "/w==");
+    assert_eq!(rows[1]["payload_is_base64"], true);
+    assert_eq!(rows[0]["last_error"]["class"], "unroutable");
+    for (filter, count) in [
+        (["--class", "unroutable"], 2),
+        (["--class", "other"], 0),
+        (["--topic", "orders"], 2),
+        (["--route", "none"], 0),
+        (["--limit", "1"], 1),
+    ] {
+        let arguments = [&["dead", "list", "--json"][..], &filter].concat();
+        assert_eq!(
+            json_lines(&t.run(&arguments).expect(0)).len(),
+            count,
+            "{filter:?}"
+        );
+    }
+    let doctor = t.run(&["doctor"]).expect(1);
+    assert!(
+        doctor.contains("posthaste dead list --route all"),
+        "{doctor}"
+    );
+}
+
+#[tokio::test]
+async fn one_is_shown_in_full() {
+    let (t, ids) = with_dead(&[b"{\"n\":1}"]).await;
+    let id = ids[0].to_string();
+    let text = t.run(&["dead", "show", &id]).expect(0);
+    for part in [
+        &id,
+        "unroutable: no queue is bound",
+        "key-0",
+        "3 times",
+        "{\"n\":1}",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(
+        json_lines(&t.run(&["dead", "show", &id, "--json"]).expect(0)).len(),
+        1
+    );
+    t.run(&["dead", "show", &MessageId::fresh().to_string()])
+        .expect(3);
+    t.run(&["dead", "show", "nonsense"]).expect(2);
+}
+
+#[tokio::test]
+async fn redriving_needs_a_yes_and_sends_again() {
+    let (t, ids) = with_dead(&[b"1", b"2", b"3"]).await;
+    let id = ids[0].to_string();
+    t.run(&["dead", "redrive"]).expect(2);
+    t.run(&["dead", "redrive", "--all", "--route", "all"])
+        .expect(2);
+    let unasked = t.run(&["dead", "redrive", "--all"]);
+    assert!(
+        unasked.err.contains("redrive 3 dead letters"),
+        "{unasked:#?}"
+    );
+    assert!(unasked.err.contains("--yes"), "{unasked:#?}");
+    unasked.expect(4);
+    t.run(&["dead", "redrive", "--all", "--dry-run"]).expect(0);
+    assert_eq!(
+        json_lines(&t.run(&["dead", "list", "--json"]).expect(0)).len(),
+        3
+    );
+    assert_eq!(
+        t.run(&["dead", "redrive", &id, "--yes"]).expect(0),
+        "redriven: 1\n"
+    );
+    let sent = json_lines(&t.run(&["relay", "--once"]).expect(0));
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0]["id"], id);
+    assert_eq!(
+        t.run(&["dead", "redrive", "--route", "all", "-y"])
+            .expect(0),
+        "redriven: 2\n"
+    );
+    assert_eq!(json_lines(&t.run(&["relay", "--once"]).expect(0)).len(), 2);
+    t.run(&["dead", "redrive", "--all", "--yes"]).expect(1);
+}
+
+#[tokio::test]
+async fn discarding_needs_a_reason_and_keeps_it() {
+    let (t, ids) = with_dead(&[b"1"]).await;
+    let id = ids[0].to_string();
+    t.run(&["dead", "discard", &id, "--yes"]).expect(2);
+    let discard = [
+        "dead",
+        "discard",
+        &id,
+        "--why",
+        "test data",
+        "--by",
+        "ann",
+        "--yes",
+    ];
+    assert_eq!(t.run(&discard).expect(0), "discarded: 1\n");
+    assert_eq!(t.run(&["dead", "list"]).expect(0), "");
+    assert_eq!(
+        t.run(&["relay", "--once"]).expect(0),
+        "",
+        "it is not sent any more"
+    );
+    let row = &json_lines(&t.run(&["dead", "show", &id, "--json"]).expect(0))[0];
+    assert_eq!(row["state"], "discarded");
+    assert_eq!(row["acted_by"], "ann");
+    assert_eq!(row["acted_why"], "test data");
+    t.run(&discard).expect(1);
+}
