@@ -1,2 +1,91 @@
-//! stub
-fn main() {}
+//! Daily work, the same for people and for CI: `cargo xtask test | tidy | ci`.
+
+mod steps;
+mod test;
+mod tidy;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use anyhow::bail;
+
+use crate::steps::Steps;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  test [arguments]   start the servers tests need, then `cargo test --workspace` with all features;
+                     arguments go to cargo test
+  tidy               rules no other tool checks: dependencies, file headers and lengths, error codes
+  ci                 formatting, lints, documentation, tidy, test: what must pass before a merge";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> anyhow::Result<ExitCode> {
+    let mut arguments = env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    env::set_current_dir(root())?;
+    match (command.as_str(), rest.as_slice()) {
+        ("test", extra) => test::run(extra),
+        ("tidy", []) => Ok(exit_code(tidy::run()?)),
+        ("ci", []) => ci(),
+        ("help" | "--help" | "-h", _) => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => bail!("{USAGE}"),
+    }
+}
+
+/// Every step, even after one has failed: the reader wants to know all of it.
+fn ci() -> anyhow::Result<ExitCode> {
+    let mut steps = Steps::default();
+    steps.run("format", || {
+        succeeds(cargo().args(["fmt", "--all", "--check"]))
+    });
+    steps.run("lint", || {
+        let targets = ["clippy", "--workspace", "--all-targets", "--all-features"];
+        succeeds(cargo().args(targets).args(["--", "-D", "warnings"]))
+    });
+    steps.run("document", || {
+        let targets = ["doc", "--workspace", "--all-features", "--no-deps"];
+        succeeds(cargo().args(targets).env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    steps.run("tidy", tidy::run);
+    steps.run("test", || Ok(test::run(&[])? == ExitCode::SUCCESS));
+    Ok(exit_code(steps.finish()))
+}
+
+/// The cargo that runs this.
+fn cargo() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+fn succeeds(command: &mut Command) -> anyhow::Result<bool> {
+    Ok(command.status()?.success())
+}
+
+fn exit_code(is_fine: bool) -> ExitCode {
+    if is_fine {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}

@@ -1,0 +1,208 @@
+//! Rules that no other tool checks. Each problem is one line: where, and what is wrong.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+
+use crate::cargo;
+
+/// Longest file, tests aside.
+const LINES_MAX: usize = 600;
+
+/// Where every error code is explained.
+const ERRORS_PAGE: &str = "docs/reference/errors.md";
+
+/// Crates that know ports only, so that nothing of these may be below them.
+const PURE: [&str; 2] = ["posthaste-core", "posthaste-relay"];
+const DRIVERS: [&str; 11] = [
+    "sqlx",
+    "tokio-postgres",
+    "rusqlite",
+    "lapin",
+    "rdkafka",
+    "async-nats",
+    "redis",
+    "mqtt",
+    "reqwest",
+    "axum",
+    "hyper",
+];
+
+/// What is never merged. In two parts, so that this file does not hold them.
+const BANNED: [(&str, &str); 3] = [("to", "do!("), ("#[ig", "nore"), ("FIX", "ME")];
+
+/// Prints every problem; whether there is none.
+pub(crate) fn run() -> anyhow::Result<bool> {
+    let mut problems = Vec::new();
+    for package in PURE {
+        drivers(package, &tree(package)?, &mut problems);
+    }
+    let mut codes = BTreeSet::new();
+    for path in rust_files(Path::new("."))? {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        file(&path, &text, &mut problems);
+        if !is_test(&path) && !path.starts_with("./xtask") {
+            codes.extend(error_codes(&text));
+        }
+    }
+    match fs::read_to_string(ERRORS_PAGE) {
+        Ok(page) => codes_agree(&codes, &error_codes(&page), &mut problems),
+        Err(error) => problems.push(format!("{ERRORS_PAGE}: {error}")),
+    }
+    for problem in &problems {
+        println!("{problem}");
+    }
+    println!("tidy: {} problems", problems.len());
+    Ok(problems.is_empty())
+}
+
+/// The names of everything a package is built from.
+fn tree(package: &str) -> anyhow::Result<String> {
+    let output = cargo()
+        .args(["tree", "--package", package, "--edges", "normal"])
+        .args(["--all-features", "--prefix", "none", "--format", "{p}"])
+        .output()?;
+    if !output.status.success() {
+        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn drivers(package: &str, tree: &str, problems: &mut Vec<String>) {
+    let names: BTreeSet<&str> = tree
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    for name in names {
+        if DRIVERS.iter().any(|driver| name.contains(driver)) {
+            problems.push(format!(
+                "{package}: depends on {name}, but may know ports only"
+            ));
+        }
+    }
+}
+
+/// Every Rust file below a folder, build output and hidden folders aside, in order.
+fn rust_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_test(path: &Path) -> bool {
+    let mut parts = path.components();
+    parts.any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
+}
+
+fn file(path: &Path, text: &str, problems: &mut Vec<String>) {
+    let shown = path.strip_prefix(".").unwrap_or(path).display();
+    if !text.starts_with("//!") {
+        problems.push(format!(
+            "{shown}: does not start with `//!`: say what the file is for"
+        ));
+    }
+    for (number, line) in text.lines().enumerate() {
+        for (head, tail) in BANNED {
+            let banned = format!("{head}{tail}");
+            if line.contains(&banned) {
+                problems.push(format!("{shown}:{}: {banned} is not merged", number + 1));
+            }
+        }
+    }
+    let code = text
+        .lines()
+        .take_while(|line| line.trim() != "#[cfg(test)]");
+    let lines = code.count();
+    if lines > LINES_MAX && !is_test(path) {
+        problems.push(format!(
+            "{shown}: {lines} lines, at most {LINES_MAX} without tests"
+        ));
+    }
+}
+
+/// Every `PH-1234` in a text.
+fn error_codes(text: &str) -> BTreeSet<String> {
+    let starts = text.match_indices("PH-").map(|(at, _)| at);
+    let codes = starts.filter_map(|at| text.get(at..at + 7));
+    codes
+        .filter(|code| code[3..].bytes().all(|byte| byte.is_ascii_digit()))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn codes_agree(used: &BTreeSet<String>, known: &BTreeSet<String>, problems: &mut Vec<String>) {
+    for code in used.difference(known) {
+        problems.push(format!("{ERRORS_PAGE}: does not explain {code}"));
+    }
+    for code in known.difference(used) {
+        problems.push(format!(
+            "{ERRORS_PAGE}: explains {code}, which nothing uses"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems_of(path: &str, text: &str) -> Vec<String> {
+        let mut problems = Vec::new();
+        file(Path::new(path), text, &mut problems);
+        problems
+    }
+
+    #[test]
+    fn every_file_says_what_it_is_for() {
+        assert!(problems_of("./a.rs", "//! A.\n").is_empty());
+        assert_eq!(problems_of("./a.rs", "fn a() {}\n").len(), 1);
+        assert_eq!(problems_of("./a.rs", "").len(), 1);
+    }
+
+    #[test]
+    fn what_is_unfinished_is_named_with_its_line() {
+        for (head, tail) in BANNED {
+            let text = format!("//! A.\n\n{head}{tail}\n");
+            let problems = problems_of("./a.rs", &text);
+            assert!(problems[0].starts_with("a.rs:3: "), "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn tests_do_not_count_for_length() {
+        let code = format!("//! A.\n{}", "\n".repeat(LINES_MAX - 1));
+        let tests = format!("#[cfg(test)]\n{}", "\n".repeat(LINES_MAX));
+        assert!(problems_of("./a.rs", &format!("{code}{tests}")).is_empty());
+        assert_eq!(problems_of("./a.rs", &format!("{code}\n")).len(), 1);
+        assert!(problems_of("./tests/a.rs", &format!("{code}\n")).is_empty());
+    }
+
+    #[test]
+    fn drivers_are_found_whatever_their_version() {
+        let mut problems = Vec::new();
+        let tree = "posthaste-core v0.1.0 (/p)\nserde v1.0.0\nsqlx-core v0.9.0\nmqtt5 v0.49.0\n";
+        drivers("posthaste-core", tree, &mut problems);
+        assert_eq!(problems.len(), 2, "{problems:?}");
+    }
+
+    #[test]
+    fn codes_are_explained_and_used() {
+        let used = error_codes("\"PH-1001\" PH-x PH-12 `PH-1002`, PH-");
+        assert_eq!(used.len(), 2);
+        let mut problems = Vec::new();
+        codes_agree(&used, &error_codes("## PH-1002\n## PH-9999"), &mut problems);
+        assert_eq!(problems.len(), 2, "{problems:?}");
+    }
+}
