@@ -1,2 +1,83 @@
-//! stub
-fn main() {}
+//! Benchmarks of the outbox on PostgreSQL. Every figure is a ratio of two things measured in the same
+//! run on the same server, in interleaved rounds; `bench/README.md` has the method and the results.
+//!
+//! `cargo run --release -p posthaste-bench -- all`
+
+mod baseline;
+mod drain;
+mod enqueue;
+mod fill;
+mod idle;
+mod latency;
+mod process;
+mod report;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use posthaste_fixtures::{Durability, Postgres};
+
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+    /// Messages in the outbox
+    #[arg(long, global = true, default_value_t = 1_000_000)]
+    messages: i64,
+    /// Interleaved rounds; medians are reported
+    #[arg(long, global = true, default_value_t = 3)]
+    rounds: usize,
+    /// Seconds for each timed part that has no natural end
+    #[arg(long, global = true, default_value_t = 10)]
+    seconds: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Subcommand)]
+enum What {
+    /// Everything below
+    All,
+    /// Draining a backlog: bare SELECT, relay, row-state relay
+    Drain,
+    /// Draining while another session holds an old snapshot
+    Held,
+    /// Draining 100 thousand and 10 million rows
+    Size,
+    /// What enqueueing adds to a business transaction
+    Enqueue,
+    /// What an idle relay costs
+    Idle,
+    /// From commit to broker at 200 messages a second
+    Latency,
+    /// Drains the server named by the environment once and prints its peak memory (used by `size`)
+    #[command(hide = true)]
+    Child,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    if args.what == What::Child {
+        return process::child().await;
+    }
+    let server = Postgres::start(Durability::Durable).context("no PostgreSQL to measure on")?;
+    let is = |what: What| args.what == what || args.what == What::All;
+    report::head(&server)?;
+    if is(What::Drain) {
+        drain::drain(server.url(), args.messages, args.rounds).await?;
+    }
+    if is(What::Held) {
+        drain::held(server.url(), args.messages, args.rounds).await?;
+    }
+    if is(What::Size) {
+        drain::size(server.url(), args.rounds).await?;
+    }
+    if is(What::Enqueue) {
+        enqueue::run(server.url(), args.seconds, args.rounds).await?;
+    }
+    if is(What::Idle) {
+        idle::run(server.url(), args.seconds).await?;
+    }
+    if is(What::Latency) {
+        latency::run(server.url(), args.seconds).await?;
+    }
+    Ok(())
+}
