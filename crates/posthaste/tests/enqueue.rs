@@ -19,9 +19,9 @@ impl Event for OrderPlaced {
 }
 
 async fn postgres() -> PgPool {
-    let url = posthaste_fixtures::fresh_database()
+    let url = posthaste_fixtures::fresh_database(posthaste_fixtures::postgres())
         .await
-        .expect("a PostgreSQL for tests");
+        .unwrap();
     let pool = PgPool::connect(&url).await.unwrap();
     posthaste::migrate(&pool).await.unwrap();
     pool

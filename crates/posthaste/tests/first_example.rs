@@ -12,6 +12,18 @@ fn twelve_lines_lead_from_nothing_to_a_delivered_message() {
     let lines = body.lines().filter(|line| !line.trim().is_empty()).count();
     assert!(lines <= 12, "{lines} lines");
 
+    // The README shows the same statements, however they are broken into lines.
+    let squeeze = |text: &str| {
+        text.split_whitespace()
+            .collect::<String>()
+            .replace("first.db", "shop.db")
+    };
+    let readme = squeeze(include_str!("../../../README.md"));
+    assert!(
+        readme.contains(&squeeze(body)),
+        "the README shows another example"
+    );
+
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO"))
         .args([

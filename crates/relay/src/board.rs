@@ -42,7 +42,7 @@ pub struct RouteHealth {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the supervisor last came round without a store failure.
+    /// When the supervisor last came round, whether or not the store answered.
     ticked_at: Option<Duration>,
     /// Per route, per shard served: why it is paused, if it is.
     routes: BTreeMap<String, BTreeMap<u16, Option<String>>>,

@@ -1,1 +1,302 @@
-//! stub
+//! The outbox on PostgreSQL 13 or later: a log in schema `posthaste`, read by position and
+//! snapshot.
+//!
+//! Applications call [`enqueue`] with the connection of their open transaction, or `INSERT INTO
+//! posthaste.outbox (topic, key, payload)` from any language: both are the same message. A relay
+//! uses [`PostgresStore`] through the port [`Store`]. [`migrate`] makes the tables.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `transaction.rs` | how every call runs: one transaction, a deadline, no session state |
+//! | `error.rs` | the driver's errors to ours |
+//! | `fetch.rs` | reading the log |
+//! | `settle.rs`, `parked.rs` | progress, parked messages, dead letters |
+//! | `lease.rs`, `route.rs` | who serves what |
+//! | `purge.rs`, `status.rs`, `examine.rs` | retention, the picture for people, doctor |
+//! | `sql/*.sql` | every statement, with its purpose, concurrency and index |
+//!
+//! It works behind a pooler in transaction mode: no session state, no named statements, no
+//! `LISTEN`.
+
+mod enqueue;
+mod error;
+mod examine;
+mod fetch;
+mod lease;
+mod migrate;
+mod parked;
+mod purge;
+mod route;
+mod row;
+mod settle;
+mod snapshot;
+mod status;
+mod transaction;
+
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use posthaste_core::{
+    Batch, Claim, Due, Fetch, Finding, Grant, Layout, Lease, Message, ParkedFilter, ParkedView,
+    Purged, RelayBeat, Retention, RouteSpec, Settled, Settlement, Status, Store, StoreCapabilities,
+    StoreError,
+};
+use sqlx::{
+    Connection, Executor, PgConnection, PgPool, Row,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+pub use crate::{
+    enqueue::enqueue,
+    migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations},
+};
+
+/// Time a call may take, unless set otherwise: well below any sensible lease.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Connections of a pool made by [`PostgresStore::connect`].
+pub const CONNECTIONS_MAX: u32 = 6;
+
+/// An outbox in a PostgreSQL database. Clones share the pool.
+#[derive(Clone)]
+pub struct PostgresStore {
+    pool: PgPool,
+    deadline: Duration,
+    /// Where cleaning goes on, so that rows it must keep are not looked at in every round. Lost
+    /// with the process: the next one starts from the beginning.
+    sweep: Arc<purge::Sweep>,
+    /// Which statement reads a route best.
+    whole_routes: Arc<fetch::WholeRoutes>,
+}
+
+impl PostgresStore {
+    /// A store on a pool of the caller's making.
+    #[must_use]
+    pub fn new(pool: PgPool) -> Self {
+        Self {
+            pool,
+            deadline: DEADLINE_DEFAULT,
+            sweep: Arc::default(),
+            whole_routes: Arc::default(),
+        }
+    }
+
+    /// A store on a small pool of its own.
+    ///
+    /// # Errors
+    /// Kind `Refused` for a URL that cannot be read or a database that does not exist, `Denied` for
+    /// credentials that are wrong, `Unavailable` where the server cannot be reached.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        let failed = |error| error::store_error("connect", error);
+        let options = PgConnectOptions::from_str(url)
+            .map_err(failed)?
+            .application_name("posthaste")
+            // Poolers refuse this parameter, and floating point numbers come in binary anyway.
+            .extra_float_digits(None);
+        // A pool keeps trying until its time is up and then says just that. One plain attempt first
+        // tells what is really wrong, at once.
+        let probe = tokio::time::timeout(DEADLINE_DEFAULT, PgConnection::connect_with(&options));
+        match probe.await {
+            Ok(connection) => drop(connection.map_err(failed)?.close().await),
+            Err(_) => return Err(error::Fault::TimedOut(DEADLINE_DEFAULT).of("connect")),
+        }
+        Ok(Self::new(pool_options().connect_lazy_with(options)))
+    }
+
+    /// Sets the time a call may take; after it the call fails and its connection is closed.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The connections this store uses.
+    #[must_use]
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Runs one call of the port; see the module `transaction`.
+    async fn call<T, F>(&self, operation: &'static str, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> transaction::Work<'c, T> + Send + 'static,
+    {
+        transaction::run(&self.pool, operation, self.deadline, work).await
+    }
+}
+
+/// A cancelled `begin` leaves a connection inside a transaction that the driver does not know of;
+/// only the server can tell.
+fn pool_options() -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(CONNECTIONS_MAX)
+        .acquire_timeout(DEADLINE_DEFAULT)
+        .test_before_acquire(false)
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                // The simple protocol: with the extended one a pooler might answer from two
+                // sessions.
+                let probe = sqlx::raw_sql(include_str!("../sql/release_probe.sql"));
+                let inside: bool = probe.fetch_one(&mut *connection).await?.try_get(0)?;
+                if inside {
+                    connection.execute("ROLLBACK").await?;
+                }
+                Ok(true)
+            })
+        })
+}
+
+/// The pool's options hold the password.
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn capabilities(&self) -> StoreCapabilities {
+        StoreCapabilities {
+            concurrent_writers: true,
+        }
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.call("check", |connection| Box::pin(examine::check(connection)))
+            .await
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
+        self.call("examine", |connection| {
+            Box::pin(examine::examine(connection))
+        })
+        .await
+    }
+
+    async fn append(&self, messages: &[Message]) -> Result<(), StoreError> {
+        let messages = messages.to_vec();
+        self.call("append", move |connection| {
+            Box::pin(async move { enqueue::insert(connection, &messages).await })
+        })
+        .await
+    }
+
+    async fn register(&self, route: &RouteSpec) -> Result<Layout, StoreError> {
+        let route = route.clone();
+        self.call("register", move |connection| {
+            Box::pin(route::register(connection, route))
+        })
+        .await
+    }
+
+    async fn reshard(&self, route: &str) -> Result<Layout, StoreError> {
+        let route = route.to_owned();
+        self.call("reshard", move |connection| {
+            Box::pin(route::reshard(connection, route))
+        })
+        .await
+    }
+
+    async fn beat(&self, relay: &RelayBeat, ttl: Duration) -> Result<Vec<u32>, StoreError> {
+        let relay = relay.clone();
+        self.call("beat", move |connection| {
+            Box::pin(route::beat(connection, relay, ttl))
+        })
+        .await
+    }
+
+    async fn retire(&self, relay: &RelayBeat) -> Result<(), StoreError> {
+        let id = relay.id;
+        self.call("retire", move |connection| {
+            Box::pin(route::retire(connection, id))
+        })
+        .await
+    }
+
+    async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>, StoreError> {
+        let claim = claim.clone();
+        self.call("acquire", move |connection| {
+            Box::pin(lease::acquire(connection, claim))
+        })
+        .await
+    }
+
+    async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.call("renew", move |connection| {
+            Box::pin(lease::renew(connection, lease, ttl))
+        })
+        .await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.call("release", move |connection| {
+            Box::pin(lease::release(connection, lease))
+        })
+        .await
+    }
+
+    async fn fetch(&self, fetch: &Fetch) -> Result<Batch, StoreError> {
+        let is_whole = self.whole_routes.suits(fetch);
+        let request = fetch.clone();
+        let read = self.call("fetch", move |connection| {
+            Box::pin(fetch::fetch(connection, request, is_whole))
+        });
+        let read = read.await?;
+        self.whole_routes.learn(&fetch.route, read.takes_all);
+        Ok(read.batch)
+    }
+
+    async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError> {
+        let (lease, settlement) = (lease.clone(), settlement.clone());
+        self.call("settle", move |connection| {
+            Box::pin(settle::settle(connection, lease, settlement))
+        })
+        .await
+    }
+
+    async fn due(&self, lease: &Lease, limit: u32) -> Result<Due, StoreError> {
+        let lease = lease.clone();
+        self.call("due", move |connection| {
+            Box::pin(parked::due(connection, lease, limit))
+        })
+        .await
+    }
+
+    async fn dead(&self, filter: &ParkedFilter, limit: u32) -> Result<Vec<ParkedView>, StoreError> {
+        let filter = filter.clone();
+        self.call("dead", move |connection| {
+            Box::pin(parked::dead(connection, filter, limit))
+        })
+        .await
+    }
+
+    async fn redrive(&self, filter: &ParkedFilter, by: &str) -> Result<u64, StoreError> {
+        let (filter, by) = (filter.clone(), by.to_owned());
+        self.call("redrive", move |connection| {
+            Box::pin(parked::redrive(connection, filter, by))
+        })
+        .await
+    }
+
+    async fn discard(&self, filter: &ParkedFilter, by: &str, why: &str) -> Result<u64, StoreError> {
+        let (filter, by, why) = (filter.clone(), by.to_owned(), why.to_owned());
+        self.call("discard", move |connection| {
+            Box::pin(parked::discard(connection, filter, by, why))
+        })
+        .await
+    }
+
+    async fn status(&self) -> Result<Status, StoreError> {
+        self.call("status", |connection| Box::pin(status::status(connection)))
+            .await
+    }
+
+    async fn purge(&self, retention: Retention, rows_max: u32) -> Result<Purged, StoreError> {
+        purge::purge(self, retention, rows_max).await
+    }
+}

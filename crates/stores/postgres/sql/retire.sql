@@ -1,0 +1,4 @@
+-- retire: forgets a relay.
+-- Concurrency: its own row only. Index: relay_pkey.
+DELETE FROM posthaste.relay
+WHERE id = $1

@@ -1,0 +1,235 @@
+//! Reading the log: late commits first, then what lies ahead, bounded in rows and bytes.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use posthaste_core::{Batch, Fetch, Fetched, Position, Seq, Shard, Snapshot};
+use sqlx::{PgConnection, Row, postgres::PgRow};
+
+use crate::{
+    error::Fault,
+    row::{self, MORE, PAYLOAD_BYTES, SEQ, TIME},
+    transaction::query,
+};
+
+/// Routes that took every topic when they were last read. They are read by the cheaper statement,
+/// which tells when that has changed; so this is never wrong for longer than one call.
+#[derive(Debug, Default)]
+pub(crate) struct WholeRoutes(Mutex<HashSet<String>>);
+
+impl WholeRoutes {
+    fn routes(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the cheaper statement is likely to do.
+    pub(crate) fn suits(&self, fetch: &Fetch) -> bool {
+        fetch.shard == Shard::WHOLE && fetch.until.is_none() && self.routes().contains(&fetch.route)
+    }
+
+    pub(crate) fn learn(&self, route: &str, takes_all: bool) {
+        let mut routes = self.routes();
+        if takes_all && !routes.contains(route) {
+            routes.insert(route.to_owned());
+        } else if !takes_all {
+            routes.remove(route);
+        }
+    }
+}
+
+/// A batch, and whether the route takes every topic.
+pub(crate) struct Read {
+    pub(crate) batch: Batch,
+    pub(crate) takes_all: bool,
+}
+
+/// The fetch port. Takes no lock; the transaction around it only serves poolers.
+pub(crate) async fn fetch(
+    connection: &mut PgConnection,
+    fetch: Fetch,
+    is_whole: bool,
+) -> Result<Read, Fault> {
+    let mut page = None;
+    if is_whole {
+        let read = Page::of(read_all(connection, &fetch).await?, &fetch)?;
+        page = read.header.takes_all.then_some(read);
+    }
+    let page = match page {
+        Some(page) => page,
+        None => Page::of(read_some(connection, &fetch).await?, &fetch)?,
+    };
+    let (batch, large) = page.batch(&fetch)?;
+    Ok(Read {
+        batch: load(connection, batch, large).await?,
+        takes_all: page.header.takes_all,
+    })
+}
+
+async fn read_all(connection: &mut PgConnection, fetch: &Fetch) -> Result<Vec<PgRow>, Fault> {
+    let (seqs, snapshots) = steps(&fetch.after);
+    Ok(query(include_str!("../sql/fetch.sql"))
+        .bind(seqs)
+        .bind(snapshots)
+        .bind(fetch.after.seq())
+        .bind(i64::from(fetch.rows_max.max(1)))
+        .bind(small_max(fetch))
+        .bind(&fetch.route)
+        .fetch_all(connection)
+        .await?)
+}
+
+async fn read_some(connection: &mut PgConnection, fetch: &Fetch) -> Result<Vec<PgRow>, Fault> {
+    let (seqs, snapshots) = steps(&fetch.after);
+    let until = fetch.until.as_ref().and_then(|until| until.steps().last());
+    Ok(query(include_str!("../sql/fetch_some.sql"))
+        .bind(seqs)
+        .bind(snapshots)
+        .bind(fetch.after.seq())
+        .bind(i64::from(fetch.rows_max.max(1)))
+        .bind(small_max(fetch))
+        .bind(&fetch.route)
+        .bind(i32::from(fetch.shard.of))
+        .bind(i32::from(fetch.shard.index))
+        .bind(until.map(|step| step.seq))
+        .bind(until.map(|step| &*step.snapshot))
+        .fetch_all(connection)
+        .await?)
+}
+
+/// A position as the arrays statements take.
+pub(crate) fn steps(position: &Position) -> (Vec<Seq>, Vec<&str>) {
+    let steps = position.steps().iter();
+    steps.map(|step| (step.seq, &*step.snapshot)).unzip()
+}
+
+/// Payloads up to this size come with their rows: however many there are, they fit.
+fn small_max(fetch: &Fetch) -> i32 {
+    let bytes = fetch.bytes_max / fetch.rows_max.max(1) as usize;
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
+/// What a statement returned.
+struct Page {
+    header: Header,
+    /// Messages of the shard, ascending in seq.
+    rows: Vec<PgRow>,
+}
+
+/// The row that speaks of the fetch as a whole.
+struct Header {
+    snapshot: Snapshot,
+    /// Seconds since 1970 by the database's clock.
+    now: f64,
+    takes_all: bool,
+    /// How many rows were looked at and the last of them, where some may have been left out.
+    scanned: Option<Vec<Option<i64>>>,
+}
+
+impl Page {
+    fn of(mut rows: Vec<PgRow>, fetch: &Fetch) -> Result<Self, Fault> {
+        let has_snapshot = |row: &PgRow| row::is_present(row, MORE).unwrap_or(false);
+        // The first in practice, but nothing promises the order of a union.
+        let header = rows.iter().position(has_snapshot);
+        let header = rows.remove(header.ok_or_else(|| Fault::internal("a fetch without header"))?);
+        let seq = |row: &PgRow| row.try_get::<Seq, _>(SEQ).unwrap_or(Seq::MAX);
+        if !rows.is_sorted_by_key(seq) {
+            rows.sort_by_key(seq);
+        }
+        let takes_all: Option<bool> = header.try_get(MORE + 1)?;
+        Ok(Self {
+            header: Header {
+                snapshot: header.try_get::<&str, _>(MORE)?.into(),
+                now: header.try_get(TIME)?,
+                takes_all: takes_all.ok_or_else(|| Fault::unknown_route(&fetch.route))?,
+                scanned: header.try_get(MORE + 2)?,
+            },
+            rows,
+        })
+    }
+
+    /// The batch, and the seqs of messages whose payload is still to be loaded.
+    fn batch(&self, fetch: &Fetch) -> Result<(Batch, Vec<Seq>), Fault> {
+        let mut batch = Batch {
+            messages: Vec::with_capacity(self.rows.len()),
+            end: 0,
+            snapshot: snapshot(fetch, &self.header.snapshot),
+            more: true,
+        };
+        let mut large = Vec::new();
+        let mut bytes = 0;
+        for row in &self.rows {
+            let message = row::message(row)?;
+            let left_out: Option<i32> = row.try_get(PAYLOAD_BYTES)?;
+            bytes += left_out.map_or(message.payload.len(), |bytes| bytes.unsigned_abs() as usize);
+            if bytes > fetch.bytes_max && !batch.messages.is_empty() {
+                return Ok((batch, large));
+            }
+            batch.end = row.try_get(SEQ)?;
+            if left_out.is_some() {
+                large.push(batch.end);
+            }
+            batch.messages.push(Fetched {
+                seq: batch.end,
+                message,
+                age: row::duration(self.header.now - row.try_get::<f64, _>(TIME)?),
+            });
+        }
+        (batch.end, batch.more) = self.end(batch.end, fetch);
+        Ok((batch, large))
+    }
+
+    /// How far the statement looked, and whether there may be more.
+    fn end(&self, last: Seq, fetch: &Fetch) -> (Seq, bool) {
+        let (rows, last) = match self.header.scanned.as_deref() {
+            Some([rows, last]) => (rows.unwrap_or(0), last.unwrap_or(0)),
+            // Nothing was left out, so what came back is what was looked at.
+            _ => (i64::try_from(self.rows.len()).unwrap_or(i64::MAX), last),
+        };
+        if rows >= i64::from(fetch.rows_max.max(1)) {
+            return (last, true);
+        }
+        // Everything there is was looked at; up to a barrier that is all of the barrier.
+        let until = fetch.until.as_ref().map_or(0, Position::seq);
+        (last.max(fetch.after.seq()).max(until), false)
+    }
+}
+
+/// Up to a barrier the new position must claim no more than the barrier does: rows it leaves out
+/// may be visible to this statement, and would be skipped if the resize were called off.
+fn snapshot(fetch: &Fetch, seen: &Snapshot) -> Snapshot {
+    let until = fetch.until.as_ref().and_then(|until| until.steps().last());
+    until.map_or(seen, |step| &step.snapshot).clone()
+}
+
+/// Fills in large payloads. A row that retention removed between the statements has been passed by
+/// every route, so this fetch is a stale holder's: it fails, and the holder finds out.
+async fn load(
+    connection: &mut PgConnection,
+    mut batch: Batch,
+    large: Vec<Seq>,
+) -> Result<Batch, Fault> {
+    if large.is_empty() {
+        return Ok(batch);
+    }
+    let rows = query(include_str!("../sql/fetch_payloads.sql"))
+        .bind(&large)
+        .fetch_all(connection)
+        .await?;
+    let mut payloads = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        let payload: &[u8] = row.try_get(1)?;
+        payloads.insert(row.try_get::<Seq, _>(0)?, Bytes::copy_from_slice(payload));
+    }
+    for fetched in &mut batch.messages {
+        if large.binary_search(&fetched.seq).is_ok() {
+            fetched.message.payload = payloads.remove(&fetched.seq).ok_or_else(|| {
+                let seq = fetched.seq;
+                Fault::internal(format!("message {seq} was removed while it was read"))
+            })?;
+        }
+    }
+    Ok(batch)
+}

@@ -1,0 +1,271 @@
+//! Routes and how they are split, and the relays that serve them.
+
+use std::time::Duration;
+
+use posthaste_core::{Layout, Position, RelayBeat, RelayId, RouteSpec, TopicPattern};
+use sqlx::{PgConnection, Row, postgres::PgRow};
+
+use crate::{
+    error::Fault,
+    row::{position, seconds},
+    transaction::{query, scalar},
+};
+
+/// How a route is split.
+pub(crate) struct Split {
+    pub(crate) shards: u16,
+    pub(crate) resizing_to: Option<u16>,
+    /// Where the present shards stop; set exactly while `resizing_to` is.
+    pub(crate) barrier: Option<Position>,
+}
+
+impl Split {
+    fn of(route: &str, row: Option<PgRow>) -> Result<Self, Fault> {
+        let row = row.ok_or_else(|| Fault::unknown_route(route))?;
+        let barrier: Option<&str> = row.try_get(2)?;
+        Ok(Self {
+            shards: number(row.try_get(0)?),
+            resizing_to: row.try_get::<Option<i32>, _>(1)?.map(number),
+            barrier: barrier.map(position).transpose()?,
+        })
+    }
+
+    fn layout(&self) -> Layout {
+        Layout {
+            shards: self.shards,
+            resizing_to: self.resizing_to,
+        }
+    }
+}
+
+/// The table keeps shards between 1 and 256.
+fn number(shards: i32) -> u16 {
+    u16::try_from(shards).unwrap_or(u16::MAX)
+}
+
+/// The split of a route, as it is now.
+pub(crate) async fn read(connection: &mut PgConnection, name: &str) -> Result<Split, Fault> {
+    let row = query(include_str!("../sql/read_route.sql"))
+        .bind(name)
+        .fetch_optional(connection)
+        .await?;
+    Split::of(name, row)
+}
+
+/// The split of a route, which stays as it is until the transaction ends.
+pub(crate) async fn lock(connection: &mut PgConnection, name: &str) -> Result<Split, Fault> {
+    let row = query(include_str!("../sql/lock_route.sql"))
+        .bind(name)
+        .fetch_optional(connection)
+        .await?;
+    Split::of(name, row)
+}
+
+/// The position that covers all that is committed now.
+pub(crate) async fn head(connection: &mut PgConnection) -> Result<Position, Fault> {
+    let row = query(include_str!("../sql/read_head.sql"))
+        .fetch_one(connection)
+        .await?;
+    Ok(Position::at(row.try_get(0)?, row.try_get::<&str, _>(1)?))
+}
+
+/// Starts a resize, moves its barrier, or ends it.
+pub(crate) async fn set_resize(
+    connection: &mut PgConnection,
+    name: &str,
+    resize: Option<(u16, &Position)>,
+) -> Result<(), Fault> {
+    query(include_str!("../sql/set_resize.sql"))
+        .bind(name)
+        .bind(resize.map(|(shards, _)| i32::from(shards)))
+        .bind(resize.map(|(_, barrier)| barrier.to_string()))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The register port.
+pub(crate) async fn register(
+    connection: &mut PgConnection,
+    spec: RouteSpec,
+) -> Result<Layout, Fault> {
+    let topics = spec.topics.iter().map(TopicPattern::as_str);
+    let likes = spec.topics.iter().map(like);
+    let row = query(include_str!("../sql/register_route.sql"))
+        .bind(&spec.name)
+        .bind(topics.collect::<Vec<_>>())
+        .bind(likes.collect::<Vec<_>>())
+        .bind(i32::from(spec.shards))
+        .fetch_one(&mut *connection)
+        .await?;
+    let mut layout = Layout {
+        shards: number(row.try_get(0)?),
+        resizing_to: row.try_get::<Option<i32>, _>(1)?.map(number),
+    };
+    insert_leases(connection, &spec.name, layout.shards, 0).await?;
+    let wanted = (spec.shards != layout.shards).then_some(spec.shards);
+    if wanted != layout.resizing_to {
+        let head = head(connection).await?;
+        let resize = wanted.map(|shards| (shards, &head));
+        set_resize(connection, &spec.name, resize).await?;
+        layout.resizing_to = wanted;
+    }
+    Ok(layout)
+}
+
+/// A topic pattern as LIKE writes it.
+fn like(pattern: &TopicPattern) -> String {
+    let mut like = String::with_capacity(pattern.as_str().len());
+    for character in pattern.as_str().chars() {
+        match character {
+            '*' => like.push('%'),
+            '\\' | '%' | '_' => like.extend(['\\', character]),
+            other => like.push(other),
+        }
+    }
+    like
+}
+
+async fn insert_leases(
+    connection: &mut PgConnection,
+    name: &str,
+    shards: u16,
+    epoch: i64,
+) -> Result<(), Fault> {
+    query(include_str!("../sql/insert_leases.sql"))
+        .bind(name)
+        .bind(i32::from(shards))
+        .bind(epoch)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The reshard port.
+pub(crate) async fn reshard(connection: &mut PgConnection, name: String) -> Result<Layout, Fault> {
+    let split = lock(connection, &name).await?;
+    let (Some(shards), Some(barrier)) = (split.resizing_to, &split.barrier) else {
+        return Ok(split.layout());
+    };
+    let mut epoch = 0;
+    let mut reached = true;
+    for shard in positions(connection, Some(&name)).await? {
+        epoch = epoch.max(shard.epoch);
+        reached &= shard.position == *barrier;
+    }
+    if !reached {
+        return Ok(split.layout());
+    }
+    for sql in [
+        include_str!("../sql/delete_leases.sql"),
+        include_str!("../sql/delete_progress.sql"),
+    ] {
+        query(sql).bind(&name).execute(&mut *connection).await?;
+    }
+    insert_leases(connection, &name, shards, epoch + 1).await?;
+    query(include_str!("../sql/insert_progress.sql"))
+        .bind(&name)
+        .bind(barrier.to_string())
+        .bind(barrier.seq())
+        .execute(&mut *connection)
+        .await?;
+    query(include_str!("../sql/set_shards.sql"))
+        .bind(&name)
+        .bind(i32::from(shards))
+        .execute(connection)
+        .await?;
+    Ok(Layout {
+        shards,
+        resizing_to: None,
+    })
+}
+
+/// One shard and how far it is.
+pub(crate) struct ShardPosition {
+    pub(crate) route: String,
+    pub(crate) shard: i32,
+    pub(crate) epoch: i64,
+    pub(crate) position: Position,
+}
+
+/// The positions of a route's shards, or of all, with their leases locked: nobody settles
+/// meanwhile.
+pub(crate) async fn positions(
+    connection: &mut PgConnection,
+    route: Option<&str>,
+) -> Result<Vec<ShardPosition>, Fault> {
+    lock_leases(connection, route).await?;
+    let rows = query(include_str!("../sql/read_positions.sql"))
+        .bind(route)
+        .fetch_all(connection)
+        .await?;
+    let shard = |row: &PgRow| {
+        Ok(ShardPosition {
+            route: row.try_get(0)?,
+            shard: row.try_get(1)?,
+            epoch: row.try_get(2)?,
+            position: position(row.try_get(3)?)?,
+        })
+    };
+    rows.iter().map(shard).collect()
+}
+
+/// Keeps settlements of a route, or of all, out until the transaction ends.
+pub(crate) async fn lock_leases(
+    connection: &mut PgConnection,
+    route: Option<&str>,
+) -> Result<(), Fault> {
+    query(include_str!("../sql/lock_leases.sql"))
+        .bind(route)
+        .fetch_all(connection)
+        .await?;
+    Ok(())
+}
+
+/// The beat port.
+pub(crate) async fn beat(
+    connection: &mut PgConnection,
+    relay: RelayBeat,
+    ttl: Duration,
+) -> Result<Vec<u32>, Fault> {
+    query(include_str!("../sql/beat.sql"))
+        .bind(relay.id.0)
+        .bind(&relay.name)
+        .bind(&relay.version)
+        .bind(&relay.routes)
+        .bind(seconds(ttl))
+        .execute(&mut *connection)
+        .await?;
+    let counts: Vec<i64> = scalar(include_str!("../sql/count_relays.sql"))
+        .bind(&relay.routes)
+        .fetch_all(connection)
+        .await?;
+    let count = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
+    Ok(counts.into_iter().map(count).collect())
+}
+
+/// The retire port.
+pub(crate) async fn retire(connection: &mut PgConnection, relay: RelayId) -> Result<(), Fault> {
+    query(include_str!("../sql/retire.sql"))
+        .bind(relay.0)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_become_likes_with_everything_else_escaped() {
+        for (pattern, expected) in [
+            ("*", "%"),
+            ("orders.*", "orders.%"),
+            ("a_%", r"a\_\%"),
+            (r"a\*", r"a\\%"),
+        ] {
+            assert_eq!(like(&pattern.parse().unwrap()), expected);
+        }
+    }
+}

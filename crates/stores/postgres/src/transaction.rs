@@ -1,0 +1,91 @@
+//! How every call of the store runs: one explicit transaction, unnamed statements, a deadline, in a
+//! task that no dropped caller can cancel.
+//!
+//! - Explicit `READ COMMITTED`, whatever the server's default is.
+//! - Unnamed statements and no session state, so a pooler in transaction mode may sit in between.
+//! - sqlx leaves a pooled connection inside a transaction when a `begin` is cancelled. Here nothing
+//!   is: the work runs in a task of its own, and a connection that misses the deadline is closed, not
+//!   given back, because its answer may still arrive.
+
+use std::{future::Future, pin::Pin, time::Duration};
+
+use posthaste_core::StoreError;
+use sqlx::{
+    Connection, PgConnection, PgPool, Postgres,
+    postgres::PgArguments,
+    query::{Query, QueryScalar},
+};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::Fault;
+
+/// What a call does with its connection.
+pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'c>>;
+
+/// A statement that leaves nothing behind in the session.
+pub(crate) fn query(sql: &'static str) -> Query<'static, Postgres, PgArguments> {
+    sqlx::query(sql).persistent(false)
+}
+
+/// Likewise, for a statement that returns one column.
+pub(crate) fn scalar<T>(sql: &'static str) -> QueryScalar<'static, Postgres, T, PgArguments>
+where
+    (T,): for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>,
+{
+    sqlx::query_scalar(sql).persistent(false)
+}
+
+/// Runs `work` in a transaction and commits it, or rolls back what failed.
+pub(crate) async fn run<T, F>(
+    pool: &PgPool,
+    operation: &'static str,
+    deadline: Duration,
+    work: F,
+) -> Result<T, StoreError>
+where
+    T: Send + 'static,
+    F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
+{
+    let pool = pool.clone();
+    let task = tokio::spawn(async move {
+        let end = Instant::now() + deadline;
+        let late = || Fault::TimedOut(deadline);
+        let mut connection = timeout_at(end, pool.acquire())
+            .await
+            .map_err(|_| late())??;
+        match timeout_at(end, attempt(&mut connection, work)).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                drop(connection.detach());
+                Err(late())
+            }
+        }
+    });
+    match task.await {
+        Ok(outcome) => outcome.map_err(|fault| fault.of(operation)),
+        Err(panic) => {
+            let told = Fault::internal("the call ended early; this is a bug of the store");
+            Err(told.of(operation).with_source(panic))
+        }
+    }
+}
+
+async fn attempt<T, F>(connection: &mut PgConnection, work: F) -> Result<T, Fault>
+where
+    F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send,
+{
+    let mut transaction = connection
+        .begin_with("BEGIN ISOLATION LEVEL READ COMMITTED")
+        .await?;
+    match work(&mut transaction).await {
+        Ok(value) => {
+            transaction.commit().await?;
+            Ok(value)
+        }
+        Err(fault) => {
+            // What failed matters; a connection that cannot roll back is found out by the pool.
+            let _ = transaction.rollback().await;
+            Err(fault)
+        }
+    }
+}
