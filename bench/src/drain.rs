@@ -36,26 +36,18 @@ impl CountingBroker {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let total = log.last().map_or(0, |(count, _)| *count);
         let at = |share: usize| {
-            log.iter()
-                .find(|(count, _)| *count >= total * share / 10)
-                .map_or(start, |(_, at)| *at)
+            log.iter().find(|(count, _)| *count >= total * share / 10).map_or(start, |(_, at)| *at)
         };
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let tenth = total as f64 / 10.0;
-        (
-            tenth / (at(1) - start).as_secs_f64(),
-            tenth / (at(10) - at(9)).as_secs_f64(),
-        )
+        (tenth / (at(1) - start).as_secs_f64(), tenth / (at(10) - at(9)).as_secs_f64())
     }
 }
 
 #[async_trait]
 impl Broker for CountingBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities {
-            orders_within_call: true,
-            call_messages_max: usize::MAX,
-        }
+        BrokerCapabilities { orders_within_call: true, call_messages_max: usize::MAX }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], _deadline: Duration) -> Vec<Outcome> {
@@ -76,16 +68,8 @@ impl Broker for CountingBroker {
 pub(crate) async fn relay(url: &str, broker: Arc<CountingBroker>) -> Result<(f64, (f64, f64))> {
     let store = Arc::new(PostgresStore::connect(url).await?);
     let name = format!("drain-{}", fastrand::u64(..));
-    let spec = RouteSpec {
-        name,
-        topics: vec!["*".parse()?],
-        shards: 1,
-    };
-    let relay = Relay::new(
-        store,
-        vec![Route::new(spec, broker.clone())],
-        Settings::default(),
-    );
+    let spec = RouteSpec { name, topics: vec!["*".parse()?], shards: 1 };
+    let relay = Relay::new(store, vec![Route::new(spec, broker.clone())], Settings::default());
     let start = Instant::now();
     relay.run_once(CancellationToken::new()).await?;
     let count = i64::try_from(broker.count())?;
@@ -133,12 +117,8 @@ pub(crate) async fn held(server: &str, messages: i64, rounds: usize) -> Result<(
     for _ in 0..rounds {
         free.push(relay(&url, Arc::default()).await?.0);
         let mut holder = PgConnection::connect(&url).await?;
-        holder
-            .execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-            .await?;
-        holder
-            .execute("SELECT count(*) FROM posthaste.progress")
-            .await?;
+        holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
+        holder.execute("SELECT count(*) FROM posthaste.progress").await?;
         let (rate, (tenth, last_tenth)) = relay(&url, Arc::default()).await?;
         holder.execute("ROLLBACK").await?;
         held.push(rate);
@@ -149,13 +129,7 @@ pub(crate) async fn held(server: &str, messages: i64, rounds: usize) -> Result<(
         [&free, &held, &first, &last].map(|rates| report::median(rates));
     report::table(
         &format!("Drain of {messages} under a held snapshot, median of {rounds} rounds"),
-        &[
-            "free",
-            "held",
-            "held / free",
-            "held, first tenth",
-            "held, last tenth",
-        ],
+        &["free", "held", "held / free", "held, first tenth", "held, last tenth"],
         &[vec![
             report::thousands(free),
             report::thousands(held),
@@ -196,12 +170,7 @@ pub(crate) async fn size(server: &str, rounds: usize) -> Result<()> {
     ]);
     report::table(
         "Rate by table size, relay in a process of its own",
-        &[
-            "100 thousand rows",
-            "10 million rows",
-            "ratio",
-            "peak memory of the relay",
-        ],
+        &["100 thousand rows", "10 million rows", "ratio", "peak memory of the relay"],
         &rows,
     );
     Ok(())

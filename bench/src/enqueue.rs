@@ -47,9 +47,7 @@ async fn transaction(pool: &PgPool, variant: Variant, payload: &str) -> Result<(
             .await?;
         }
         Variant::Enqueue => {
-            Outbox::new()
-                .enqueue(&mut tx, Message::new("movements", account, payload)?)
-                .await?;
+            Outbox::new().enqueue(&mut tx, Message::new("movements", account, payload)?).await?;
         }
     }
     tx.commit().await?;

@@ -7,10 +7,7 @@ use sqlx::{Executor, PgPool, postgres::PgPoolOptions};
 /// A fresh, migrated database.
 pub(crate) async fn database(server: &str) -> Result<(String, PgPool)> {
     let url = fresh_database(server).await?;
-    let pool = PgPoolOptions::new()
-        .max_connections(40)
-        .connect(&url)
-        .await?;
+    let pool = PgPoolOptions::new().max_connections(40).connect(&url).await?;
     posthaste::migrate(&pool).await?;
     Ok((url, pool))
 }

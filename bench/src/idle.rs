@@ -17,29 +17,16 @@ pub(crate) async fn run(server: &str, seconds: u64) -> Result<()> {
     let (url, pool) = fill::database(server).await?;
     pool.close().await;
     let store = Arc::new(PostgresStore::connect(&url).await?);
-    let spec = RouteSpec {
-        name: "idle".to_owned(),
-        topics: vec!["*".parse()?],
-        shards: 1,
-    };
-    let relay = Relay::new(
-        store,
-        vec![Route::new(spec, Arc::new(NullBroker))],
-        Settings::default(),
-    );
+    let spec = RouteSpec { name: "idle".to_owned(), topics: vec!["*".parse()?], shards: 1 };
+    let relay =
+        Relay::new(store, vec![Route::new(spec, Arc::new(NullBroker))], Settings::default());
     let stop = CancellationToken::new();
     let running = tokio::spawn(relay.run(stop.clone()));
     // Past its start and its fast polls.
     tokio::time::sleep(Duration::from_secs(5)).await;
     // Asked from another database of the server, so that asking does not count.
-    let database = url
-        .rsplit('/')
-        .next()
-        .unwrap_or_default()
-        .split('?')
-        .next()
-        .unwrap_or_default()
-        .to_owned();
+    let database =
+        url.rsplit('/').next().unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
     let mut observer = PgConnection::connect(server).await?;
     let before = transactions(&mut observer, &database).await?;
     let cpu = process::cpu_ticks()?;
@@ -50,10 +37,8 @@ pub(crate) async fn run(server: &str, seconds: u64) -> Result<()> {
     stop.cancel();
     running.await??;
     #[expect(clippy::cast_precision_loss, reason = "small counts")]
-    let (rate, share) = (
-        (after - before) as f64 / time.as_secs_f64(),
-        cpu as f64 / time.as_secs_f64(),
-    );
+    let (rate, share) =
+        ((after - before) as f64 / time.as_secs_f64(), cpu as f64 / time.as_secs_f64());
     report::table(
         &format!("An idle relay, one route, {} s", time.as_secs()),
         &["transactions/s", "CPU"],
@@ -63,9 +48,7 @@ pub(crate) async fn run(server: &str, seconds: u64) -> Result<()> {
 }
 
 async fn transactions(observer: &mut PgConnection, database: &str) -> Result<i64> {
-    sqlx::query("SELECT pg_stat_clear_snapshot()")
-        .execute(&mut *observer)
-        .await?;
+    sqlx::query("SELECT pg_stat_clear_snapshot()").execute(&mut *observer).await?;
     let count = sqlx::query_scalar(
         "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1",
     )

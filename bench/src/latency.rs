@@ -30,10 +30,7 @@ struct TimingBroker {
 #[async_trait]
 impl Broker for TimingBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities {
-            orders_within_call: true,
-            call_messages_max: usize::MAX,
-        }
+        BrokerCapabilities { orders_within_call: true, call_messages_max: usize::MAX }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], _deadline: Duration) -> Vec<Outcome> {
@@ -55,16 +52,8 @@ pub(crate) async fn run(server: &str, seconds: u64) -> Result<()> {
     let (url, pool) = fill::database(server).await?;
     let broker = Arc::new(TimingBroker::default());
     let store = Arc::new(PostgresStore::connect(&url).await?);
-    let spec = RouteSpec {
-        name: "latency".to_owned(),
-        topics: vec!["*".parse()?],
-        shards: 1,
-    };
-    let relay = Relay::new(
-        store,
-        vec![Route::new(spec, broker.clone())],
-        Settings::default(),
-    );
+    let spec = RouteSpec { name: "latency".to_owned(), topics: vec!["*".parse()?], shards: 1 };
+    let relay = Relay::new(store, vec![Route::new(spec, broker.clone())], Settings::default());
     let stop = CancellationToken::new();
     let running = tokio::spawn(relay.run(stop.clone()));
     let mut ticks = tokio::time::interval(Duration::from_millis(1000 / RATE));
@@ -72,29 +61,18 @@ pub(crate) async fn run(server: &str, seconds: u64) -> Result<()> {
     for number in 0..RATE * seconds {
         ticks.tick().await;
         let mut tx = pool.begin().await?;
-        let id = Outbox::new()
-            .enqueue(&mut tx, Message::new("t", number, "x")?)
-            .await?;
+        let id = Outbox::new().enqueue(&mut tx, Message::new("t", number, "x")?).await?;
         tx.commit().await?;
         committed.push((id, Instant::now()));
     }
-    let everything = || {
-        broker
-            .arrived
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
-            == committed.len()
-    };
+    let everything =
+        || broker.arrived.lock().unwrap_or_else(PoisonError::into_inner).len() == committed.len();
     while !everything() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     stop.cancel();
     running.await??;
-    let arrived = broker
-        .arrived
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let arrived = broker.arrived.lock().unwrap_or_else(PoisonError::into_inner);
     let mut latencies: Vec<f64> = committed
         .iter()
         .map(|(id, at)| arrived[id].saturating_duration_since(*at).as_secs_f64() * 1000.0)

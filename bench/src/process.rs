@@ -17,21 +17,11 @@ pub(crate) struct Measured {
 
 /// Runs this program as a child that drains the database.
 pub(crate) fn drain_in_child(url: &str) -> Result<Measured> {
-    let output = Command::new(env::current_exe()?)
-        .arg("child")
-        .env(URL, url)
-        .output()?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new(env::current_exe()?).arg("child").env(URL, url).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout)?;
     let (rate, peak) = text.trim().split_once(' ').context("two numbers")?;
-    Ok(Measured {
-        rate: rate.parse()?,
-        peak_kib: peak.parse()?,
-    })
+    Ok(Measured { rate: rate.parse()?, peak_kib: peak.parse()? })
 }
 
 /// The child: drains, and prints the rate and its own peak memory in KiB.
@@ -44,21 +34,14 @@ pub(crate) async fn child() -> Result<()> {
 
 fn peak_kib() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .context("VmHWM")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// CPU time this process has used so far, in clock ticks (1/100 s on Linux).
 pub(crate) fn cpu_ticks() -> Result<u64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .context("a process name")?
-        .1
-        .split_whitespace()
-        .collect();
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').context("a process name")?.1.split_whitespace().collect();
     Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
 }

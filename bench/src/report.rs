@@ -8,10 +8,8 @@ use posthaste_fixtures::Postgres;
 /// The machine and the server.
 pub(crate) fn head(server: &Postgres) -> Result<()> {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu
-        .lines()
-        .find_map(|line| line.strip_prefix("model name\t: "))
-        .unwrap_or("unknown CPU");
+    let model =
+        cpu.lines().find_map(|line| line.strip_prefix("model name\t: ")).unwrap_or("unknown CPU");
     let cores = std::thread::available_parallelism()?;
     println!("{model}, {cores} cores; {}\n", server.origin());
     Ok(())

@@ -52,9 +52,7 @@ fn run() -> anyhow::Result<ExitCode> {
 /// Every step, even after one has failed: the reader wants to know all of it.
 fn ci() -> anyhow::Result<ExitCode> {
     let mut steps = Steps::default();
-    steps.run("format", || {
-        succeeds(cargo().args(["fmt", "--all", "--check"]))
-    });
+    steps.run("format", || succeeds(cargo().args(["fmt", "--all", "--check"])));
     steps.run("lint", || {
         let targets = ["clippy", "--workspace", "--all-targets", "--all-features"];
         succeeds(cargo().args(targets).args(["--", "-D", "warnings"]))
@@ -78,11 +76,7 @@ fn succeeds(command: &mut Command) -> anyhow::Result<bool> {
 }
 
 fn exit_code(is_fine: bool) -> ExitCode {
-    if is_fine {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn root() -> PathBuf {

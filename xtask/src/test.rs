@@ -10,11 +10,7 @@ use crate::cargo;
 /// Starts one server of each kind for the whole run, runs `cargo test`, and stops them.
 pub(crate) fn run(extra: &[String]) -> anyhow::Result<ExitCode> {
     let postgres = Postgres::start(Durability::Fast)?;
-    println!(
-        "PostgreSQL for tests: {} ({})",
-        postgres.url(),
-        postgres.origin()
-    );
+    println!("PostgreSQL for tests: {} ({})", postgres.url(), postgres.origin());
     let status = cargo()
         .args(["test", "--workspace", "--all-features"])
         .args(extra)

@@ -73,15 +73,10 @@ fn tree(package: &str) -> anyhow::Result<String> {
 }
 
 fn drivers(package: &str, tree: &str, problems: &mut Vec<String>) {
-    let names: BTreeSet<&str> = tree
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     for name in names {
         if DRIVERS.iter().any(|driver| name.contains(driver)) {
-            problems.push(format!(
-                "{package}: depends on {name}, but may know ports only"
-            ));
+            problems.push(format!("{package}: depends on {name}, but may know ports only"));
         }
     }
 }
@@ -110,9 +105,7 @@ fn is_test(path: &Path) -> bool {
 fn file(path: &Path, text: &str, problems: &mut Vec<String>) {
     let shown = path.strip_prefix(".").unwrap_or(path).display();
     if !text.starts_with("//!") {
-        problems.push(format!(
-            "{shown}: does not start with `//!`: say what the file is for"
-        ));
+        problems.push(format!("{shown}: does not start with `//!`: say what the file is for"));
     }
     for (number, line) in text.lines().enumerate() {
         for (head, tail) in BANNED {
@@ -122,14 +115,10 @@ fn file(path: &Path, text: &str, problems: &mut Vec<String>) {
             }
         }
     }
-    let code = text
-        .lines()
-        .take_while(|line| line.trim() != "#[cfg(test)]");
+    let code = text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
     let lines = code.count();
     if lines > LINES_MAX && !is_test(path) {
-        problems.push(format!(
-            "{shown}: {lines} lines, at most {LINES_MAX} without tests"
-        ));
+        problems.push(format!("{shown}: {lines} lines, at most {LINES_MAX} without tests"));
     }
 }
 
@@ -148,9 +137,7 @@ fn codes_agree(used: &BTreeSet<String>, known: &BTreeSet<String>, problems: &mut
         problems.push(format!("{ERRORS_PAGE}: does not explain {code}"));
     }
     for code in known.difference(used) {
-        problems.push(format!(
-            "{ERRORS_PAGE}: explains {code}, which nothing uses"
-        ));
+        problems.push(format!("{ERRORS_PAGE}: explains {code}, which nothing uses"));
     }
 }
 

@@ -38,11 +38,7 @@ impl Database {
     pub(crate) async fn open(url: &SecretUrl) -> Result<Self, StoreError> {
         if let Some(path) = missing_file(url) {
             let message = format!("there is no file {path}; `posthaste migrate` creates it");
-            return Err(StoreError::new(
-                StoreErrorKind::SchemaMissing,
-                "open",
-                message,
-            ));
+            return Err(StoreError::new(StoreErrorKind::SchemaMissing, "open", message));
         }
         Self::open_or_create(url).await
     }
@@ -53,12 +49,12 @@ impl Database {
     /// When it cannot be reached or refuses us.
     pub(crate) async fn open_or_create(url: &SecretUrl) -> Result<Self, StoreError> {
         let opened = match dialect(url) {
-            Dialect::Postgres => PostgresStore::connect(&url.0)
-                .await
-                .map(|store| Self::Postgres(Arc::new(store))),
-            Dialect::Sqlite => SqliteStore::connect(&url.0)
-                .await
-                .map(|store| Self::Sqlite(Arc::new(store))),
+            Dialect::Postgres => {
+                PostgresStore::connect(&url.0).await.map(|store| Self::Postgres(Arc::new(store)))
+            }
+            Dialect::Sqlite => {
+                SqliteStore::connect(&url.0).await.map(|store| Self::Sqlite(Arc::new(store)))
+            }
         };
         opened.map_err(|error| scrub(error, url))
     }
@@ -136,10 +132,7 @@ pub(crate) fn open_brokers(brokers: &[BrokerConfig]) -> BTreeMap<String, Arc<dyn
             other => unreachable!("the configuration was checked against {other:?}"),
         }
     };
-    brokers
-        .iter()
-        .map(|broker| (broker.name.clone(), open(broker)))
-        .collect()
+    brokers.iter().map(|broker| (broker.name.clone(), open(broker))).collect()
 }
 
 /// Drivers quote URLs when they cannot make sense of them: takes the passwords out, and with them

@@ -272,9 +272,7 @@ pub(crate) struct SendArgs {
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or("write it as NAME=VALUE".to_owned())?;
+    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE".to_owned())?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

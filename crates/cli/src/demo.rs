@@ -58,11 +58,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     outcome?;
     let verdict = Verdict::of(&shop, &path("warehouse.db")).await?;
     print(&verdict, demo.tally.rolled_back.load(Ordering::Relaxed))?;
-    Ok(if verdict.holds() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if verdict.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 struct Demo {
@@ -84,31 +80,13 @@ impl Demo {
         let stop_writing = CancellationToken::new();
         let mut tasks = JoinSet::new();
         for _ in 0..shop::WRITERS {
-            tasks.spawn(shop::place_orders(
-                shop.clone(),
-                tally.clone(),
-                stop_writing.clone(),
-            ));
+            tasks.spawn(shop::place_orders(shop.clone(), tally.clone(), stop_writing.clone()));
         }
         let subscriber = broker.subscribe("warehouse");
         let lose = sabotage.then_some(LOST);
-        tasks.spawn(warehouse::receive(
-            warehouse,
-            subscriber,
-            received.clone(),
-            lose,
-        ));
+        tasks.spawn(warehouse::receive(warehouse, subscriber, received.clone(), lose));
         let store = shop.clone().into_store();
-        Self {
-            store,
-            shop,
-            broker,
-            tally,
-            received,
-            tasks,
-            stop_writing,
-            screen: Screen::new(),
-        }
+        Self { store, shop, broker, tally, received, tasks, stop_writing, screen: Screen::new() }
     }
 
     /// The story, stretched over the given time; then waits until everything is delivered.
@@ -123,22 +101,19 @@ impl Demo {
         self.watch_until(at(3)).await?;
 
         self.broker.set_down(true);
-        self.screen
-            .say("the broker goes away: orders go on, messages wait");
+        self.screen.say("the broker goes away: orders go on, messages wait");
         self.watch_until(at(5)).await?;
         self.broker.set_down(false);
         self.screen.say("the broker is back");
         self.watch_until(at(7)).await?;
 
         relay.kill();
-        self.screen
-            .say("the relay is killed in the middle of its work; another takes over");
+        self.screen.say("the relay is killed in the middle of its work; another takes over");
         let relay = self.relay("second")?;
         self.watch_until(at(10)).await?;
 
         self.stop_writing.cancel();
-        self.screen
-            .say("the writers stop; what is left is delivered");
+        self.screen.say("the writers stop; what is left is delivered");
         self.wait_until_delivered().await?;
         relay.shutdown().await?;
         Ok(())
@@ -211,48 +186,24 @@ fn print(verdict: &Verdict, rolled_back: u64) -> Result<()> {
     writeln!(
         out,
         "{}",
-        line(
-            verdict.committed > 0,
-            "orders committed by the shop",
-            verdict.committed
-        )
+        line(verdict.committed > 0, "orders committed by the shop", verdict.committed)
     )?;
     let all = verdict.delivered == verdict.committed;
-    writeln!(
-        out,
-        "{}",
-        line(all, "of them delivered to the warehouse", verdict.delivered)
-    )?;
+    writeln!(out, "{}", line(all, "of them delivered to the warehouse", verdict.delivered))?;
     writeln!(out, "{}", line(verdict.lost == 0, "lost", verdict.lost))?;
     let what = format!("sent although rolled back (of {rolled_back} roll-backs)");
+    writeln!(out, "{}", line(verdict.phantom == 0, &what, verdict.phantom))?;
     writeln!(
         out,
         "{}",
-        line(verdict.phantom == 0, &what, verdict.phantom)
+        line(verdict.reordered == 0, "out of order for their customer", verdict.reordered)
     )?;
     writeln!(
         out,
         "{}",
-        line(
-            verdict.reordered == 0,
-            "out of order for their customer",
-            verdict.reordered
-        )
+        line(true, "duplicates, all with the id of the first", verdict.duplicates)
     )?;
-    writeln!(
-        out,
-        "{}",
-        line(
-            true,
-            "duplicates, all with the id of the first",
-            verdict.duplicates
-        )
-    )?;
-    let judgement = if verdict.holds() {
-        "The promises hold."
-    } else {
-        "A promise is broken."
-    };
+    let judgement = if verdict.holds() { "The promises hold." } else { "A promise is broken." };
     writeln!(out, "\n{judgement}")?;
     Ok(())
 }

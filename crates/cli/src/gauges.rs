@@ -15,19 +15,10 @@ const STORE_UP: &str = "posthaste_store_up";
 pub(crate) fn describe() {
     describe_gauge!(PENDING, "messages not yet passed, at most");
     describe_gauge!(OLDEST, "age of the oldest message not yet passed");
-    describe_gauge!(
-        RETRYING,
-        "parked messages waiting for another attempt, up to 10000"
-    );
+    describe_gauge!(RETRYING, "parked messages waiting for another attempt, up to 10000");
     describe_gauge!(DEAD, "dead letters, up to 10000");
-    describe_gauge!(
-        UNROUTED,
-        "messages among the newest 10000 that no route matches"
-    );
-    describe_gauge!(
-        LEASE_HELD,
-        "1 where a relay serves the shard, 0 where none does"
-    );
+    describe_gauge!(UNROUTED, "messages among the newest 10000 that no route matches");
+    describe_gauge!(LEASE_HELD, "1 where a relay serves the shard, 0 where none does");
     describe_gauge!(STORE_UP, "1 where the last look into the store succeeded");
 }
 

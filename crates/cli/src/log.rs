@@ -7,12 +7,8 @@ use tracing_subscriber::{EnvFilter, fmt};
 use crate::config::{LogFormat, LogLevel};
 
 /// Crates whose lines the level is about.
-const OURS: [&str; 4] = [
-    "posthaste",
-    "posthaste_relay",
-    "posthaste_store_postgres",
-    "posthaste_store_sqlite",
-];
+const OURS: [&str; 4] =
+    ["posthaste", "posthaste_relay", "posthaste_store_postgres", "posthaste_store_sqlite"];
 
 /// Starts logging for the rest of the process. `RUST_LOG` wins over the level; other crates speak
 /// only from `warn` on, whatever ours may say.
@@ -23,10 +19,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
         // Notices of the server are for whoever wrote the statement, not for who runs the relay.
         EnvFilter::new(format!("warn,sqlx::postgres::notice=error,{ours}"))
     });
-    let builder = fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_target(false);
+    let builder = fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
     // A second start, in a test, keeps the first.
     let _ = match format {
         LogFormat::Text => {

@@ -90,11 +90,7 @@ pub(crate) struct Fault {
 impl Fault {
     /// An error with its exit code.
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            help: None,
-        }
+        Self { code, message: message.into(), help: None }
     }
 
     /// Says what to do.
@@ -170,18 +166,13 @@ fn help_for(error: &anyhow::Error, said: &str) -> Option<String> {
     if let Some(fault) = error.downcast_ref::<Fault>() {
         return fault.help.clone();
     }
-    let store = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<StoreError>())?;
+    let store = error.chain().find_map(|cause| cause.downcast_ref::<StoreError>())?;
     let help = match store.kind {
         StoreErrorKind::SchemaMissing | StoreErrorKind::SchemaTooOld => "posthaste migrate",
         StoreErrorKind::OtherServer => "posthaste migrate --adopt",
         StoreErrorKind::Unavailable => "posthaste doctor",
         _ => {
-            return Some(format!(
-                "`posthaste explain {}` says more",
-                store.kind.code()
-            ));
+            return Some(format!("`posthaste explain {}` says more", store.kind.code()));
         }
     };
     (!said.contains(help)).then(|| format!("run `{help}`"))
@@ -224,18 +215,12 @@ pub(crate) fn span(seconds: f64) -> String {
 
 /// Text in one line of at most `chars` characters.
 pub(crate) fn shorten(text: &str, chars: usize) -> String {
-    let line: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(chars + 1)
-        .collect();
+    let line: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(chars + 1).collect();
     if line.chars().count() <= chars {
         return line;
     }
-    line.chars()
-        .take(chars.saturating_sub(1))
-        .chain(['…'])
-        .collect()
+    line.chars().take(chars.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// `1 message`, `2 messages`.
@@ -269,21 +254,12 @@ mod tests {
     fn errors_have_their_codes() {
         let store = |kind| StoreError::new(kind, "check", "x");
         for (error, code) in [
-            (
-                anyhow::Error::new(store(StoreErrorKind::Unavailable)),
-                UNREACHABLE,
-            ),
+            (anyhow::Error::new(store(StoreErrorKind::Unavailable)), UNREACHABLE),
             (anyhow::Error::new(store(StoreErrorKind::Denied)), DENIED),
             (anyhow::Error::new(store(StoreErrorKind::SchemaMissing)), NO),
             (anyhow::Error::new(Problems(Vec::new())), CONFIG),
-            (
-                anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)),
-                OK,
-            ),
-            (
-                anyhow::Error::new(Fault::new(NOT_FOUND, "x")).context("y"),
-                NOT_FOUND,
-            ),
+            (anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)), OK),
+            (anyhow::Error::new(Fault::new(NOT_FOUND, "x")).context("y"), NOT_FOUND),
         ] {
             assert_eq!(code_of(&error), code, "{error}");
         }

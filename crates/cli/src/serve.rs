@@ -28,13 +28,10 @@ use crate::{
 /// Time between two looks into the store for gauges.
 const GAUGES_EVERY: Duration = Duration::from_secs(2);
 /// Buckets for what happens within a process or a network.
-const SHORT_SECONDS: [f64; 11] = [
-    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
-];
+const SHORT_SECONDS: [f64; 11] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 /// Buckets for what can wait for an outage to end.
-const LONG_SECONDS: [f64; 12] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0,
-];
+const LONG_SECONDS: [f64; 12] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
 /// Buckets for numbers of messages.
 const MESSAGES: [f64; 6] = [0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0];
 
@@ -137,9 +134,7 @@ pub(crate) async fn run(
         .route("/readyz", get(readyz))
         .route("/version", get(version))
         .with_state(board);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await
+    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 async fn metrics(State(board): State<Board>) -> Response {

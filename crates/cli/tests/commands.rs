@@ -10,9 +10,7 @@ use serde_json::Value;
 use support::{Bundle, EVERYTHING, end};
 
 fn json_lines(text: &str) -> Vec<Value> {
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -34,10 +32,7 @@ fn migrations_can_be_printed_without_a_store() {
     let t = Bundle::new("");
     for dialect in ["postgres", "sqlite"] {
         let sql = t.run(&["migrate", "--print", dialect]).expect(0);
-        assert!(
-            sql.to_uppercase().contains("CREATE TABLE"),
-            "{dialect}: {sql}"
-        );
+        assert!(sql.to_uppercase().contains("CREATE TABLE"), "{dialect}: {sql}");
     }
     t.run(&["migrate", "--print", "oracle"]).expect(2);
 }
@@ -60,23 +55,12 @@ fn what_is_sent_is_relayed_as_one_line_of_json_each() {
     ];
     let id = t.run(&send).expect(0);
     let mut child = t
-        .command(&[
-            "send",
-            "--topic",
-            "raw",
-            "--content-type",
-            "application/octet-stream",
-        ])
+        .command(&["send", "--topic", "raw", "--content-type", "application/octet-stream"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(&[0xff, 0x00])
-        .unwrap();
+    child.stdin.take().unwrap().write_all(&[0xff, 0x00]).unwrap();
     assert!(child.wait_with_output().unwrap().status.success());
     let lines = json_lines(&t.run(&["relay", "--once"]).expect(0));
     assert_eq!(lines.len(), 2);
@@ -86,11 +70,7 @@ fn what_is_sent_is_relayed_as_one_line_of_json_each() {
     assert_eq!(lines[0]["headers"]["a"], "b=c");
     assert_eq!(lines[0]["payload"], "{\"n\":1}");
     assert_eq!(lines[1]["payload_base64"], "/wA=");
-    assert_eq!(
-        t.run(&["relay", "--once"]).expect(0),
-        "",
-        "nothing is sent twice"
-    );
+    assert_eq!(t.run(&["relay", "--once"]).expect(0), "", "nothing is sent twice");
 }
 
 #[test]
@@ -99,8 +79,7 @@ fn status_tells_what_waits_and_what_has_passed() {
     let empty = t.run(&["status"]).expect(0);
     assert!(empty.contains("no route is registered yet"), "{empty}");
     t.run(&["relay", "--once"]).expect(0);
-    t.run(&["send", "--topic", "x", "--payload", "{}", "--count", "3"])
-        .expect(0);
+    t.run(&["send", "--topic", "x", "--payload", "{}", "--count", "3"]).expect(0);
     let status = &json_lines(&t.run(&["status", "--json"]).expect(0))[0];
     assert_eq!(status["routes"][0]["name"], "all");
     assert_eq!(status["routes"][0]["pending"], 3);
@@ -117,10 +96,7 @@ fn a_topic_without_a_route_is_kept_and_told() {
     let t = Bundle::new(&EVERYTHING.replace("[\"*\"]", "[\"orders.*\"]"));
     t.run(&["migrate"]).expect(0);
     let sent = t.run(&["send", "--topic", "ordrs", "--payload", "{}"]);
-    assert!(
-        sent.err.contains("no route matches the topic `ordrs`"),
-        "{sent:#?}"
-    );
+    assert!(sent.err.contains("no route matches the topic `ordrs`"), "{sent:#?}");
     sent.expect(0);
     let routed = t.run(&["send", "--topic", "orders.eu", "--payload", "{}"]);
     assert_eq!(routed.err, "");
@@ -128,39 +104,21 @@ fn a_topic_without_a_route_is_kept_and_told() {
     let status = t.run(&["status"]).expect(0);
     assert!(status.contains("ordrs  1 message"), "{status}");
     let doctor = t.run(&["doctor"]).expect(1);
-    assert!(
-        doctor.contains("no route matches topic \"ordrs\""),
-        "{doctor}"
-    );
+    assert!(doctor.contains("no route matches topic \"ordrs\""), "{doctor}");
 }
 
 #[test]
 fn messages_that_break_a_limit_are_refused() {
     let t = Bundle::migrated();
     for (arguments, said) in [
-        (
-            ["send", "--topic", "", "--payload", "x"],
-            "topic `` must not be empty",
-        ),
-        (
-            ["send", "--topic", "a\nb", "--payload", "x"],
-            "control characters",
-        ),
+        (["send", "--topic", "", "--payload", "x"], "topic `` must not be empty"),
+        (["send", "--topic", "a\nb", "--payload", "x"], "control characters"),
     ] {
         let refused = t.run(&arguments);
         assert!(refused.err.contains(said), "{refused:#?}");
         refused.expect(2);
     }
-    t.run(&[
-        "send",
-        "--topic",
-        "x",
-        "--header",
-        "novalue",
-        "--payload",
-        "x",
-    ])
-    .expect(2);
+    t.run(&["send", "--topic", "x", "--header", "novalue", "--payload", "x"]).expect(2);
     let file = t.run(&["send", "--topic", "x", "--file", "nope"]);
     assert!(file.err.contains("cannot read nope"), "{file:#?}");
     let text = t.run(&["send", "--topic", "x", "--payload", "hello"]);
@@ -171,10 +129,7 @@ fn messages_that_break_a_limit_are_refused() {
 fn doctor_is_content_with_a_healthy_store() {
     let t = Bundle::migrated();
     let report = t.run(&["doctor"]).expect(0);
-    assert!(
-        report.lines().all(|line| line.starts_with("ok ")),
-        "{report}"
-    );
+    assert!(report.lines().all(|line| line.starts_with("ok ")), "{report}");
     for finding in json_lines(&t.run(&["doctor", "--json"]).expect(0)) {
         assert_eq!(finding["ok"], true, "{finding}");
     }
@@ -184,12 +139,7 @@ fn doctor_is_content_with_a_healthy_store() {
 fn a_store_that_is_not_there_has_its_own_exit_code() {
     let t = Bundle::migrated();
     let url = "postgres://app:hunter2@127.0.0.1:1/shop";
-    for command in [
-        &["status"][..],
-        &["migrate"],
-        &["relay", "--once"],
-        &["dead", "list"],
-    ] {
+    for command in [&["status"][..], &["migrate"], &["relay", "--once"], &["dead", "list"]] {
         let ended = t.run(&[command, &["--store", url]].concat());
         assert!(ended.err.contains("PH-1001"), "{ended:#?}");
         ended.expect(69);
@@ -200,11 +150,7 @@ fn a_store_that_is_not_there_has_its_own_exit_code() {
 #[test]
 fn codes_are_explained_offline() {
     let t = Bundle::new("");
-    assert!(
-        t.run(&["explain", "PH-1003"])
-            .expect(0)
-            .contains("posthaste migrate")
-    );
+    assert!(t.run(&["explain", "PH-1003"]).expect(0).contains("posthaste migrate"));
     assert!(t.run(&["explain"]).expect(0).lines().count() > 20);
     t.run(&["explain", "PH-9999"]).expect(3);
 }
@@ -231,9 +177,7 @@ fn wrong_usage_is_2_and_help_is_0() {
     t.run(&["relai"]).expect(2);
     let help = t.run(&["--help"]).expect(0);
     assert!(help.contains("Exit codes"), "{help}");
-    for command in [
-        "demo", "relay", "migrate", "status", "dead", "send", "config", "doctor",
-    ] {
+    for command in ["demo", "relay", "migrate", "status", "dead", "send", "config", "doctor"] {
         t.run(&[command, "--help"]).expect(0);
     }
 }
@@ -241,9 +185,7 @@ fn wrong_usage_is_2_and_help_is_0() {
 #[test]
 fn an_underscore_too_few_is_noticed() {
     let t = Bundle::migrated();
-    let ended = end(t
-        .command(&["status"])
-        .env("POSTHASTE_STORE_URL", "sqlite:other.db"));
+    let ended = end(t.command(&["status"]).env("POSTHASTE_STORE_URL", "sqlite:other.db"));
     assert!(ended.err.contains("POSTHASTE_STORE__URL"), "{ended:#?}");
     ended.expect(0);
 }

@@ -172,12 +172,7 @@ error[PH-2004]: `relay.drain` is "abc": expected number at 0
 #[test]
 fn every_problem_of_a_hopeless_file_is_reported_at_once() {
     let t = Bundle::new(HOPELESS);
-    for arguments in [
-        &["config", "check"][..],
-        &["config", "show"],
-        &["relay"],
-        &["status"],
-    ] {
+    for arguments in [&["config", "check"][..], &["config", "show"], &["relay"], &["status"]] {
         let ended = end(t
             .command(arguments)
             .env("POSTHASTE_ROUTE__7__NAME", "x")
@@ -221,9 +216,7 @@ fn show_says_where_each_value_comes_from() {
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
     }
-    let flagged = t
-        .run(&["config", "show", "--store", "sqlite:flag.db"])
-        .expect(0);
+    let flagged = t.run(&["config", "show", "--store", "sqlite:flag.db"]).expect(0);
     assert!(flagged.contains("\"sqlite:flag.db\""), "{flagged}");
     assert!(flagged.contains("# flag --store"), "{flagged}");
 }
@@ -233,15 +226,10 @@ fn what_show_prints_is_a_configuration() {
     let t = Bundle::new(EVERYTHING);
     let shown = t.run(&["config", "show"]).expect(0);
     t.write("shown.toml", &shown);
-    t.run(&["--config", "shown.toml", "config", "check"])
-        .expect(0);
-    let again = t
-        .run(&["--config", "shown.toml", "config", "show"])
-        .expect(0);
+    t.run(&["--config", "shown.toml", "config", "check"]).expect(0);
+    let again = t.run(&["--config", "shown.toml", "config", "show"]).expect(0);
     let values = |text: &str| -> Vec<String> {
-        let lines = text
-            .lines()
-            .map(|line| line.split("  #").next().unwrap_or_default());
+        let lines = text.lines().map(|line| line.split("  #").next().unwrap_or_default());
         lines.map(|line| line.trim().to_owned()).collect()
     };
     assert_eq!(values(&shown), values(&again));

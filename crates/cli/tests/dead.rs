@@ -27,18 +27,10 @@ async fn with_dead(payloads: &[&[u8]]) -> (Bundle, Vec<MessageId>) {
     });
     let messages: Vec<Message> = messages.collect();
     store.append(&messages).await.unwrap();
-    let spec = RouteSpec {
-        name: "all".to_owned(),
-        topics: vec!["*".parse().unwrap()],
-        shards: 1,
-    };
+    let spec = RouteSpec { name: "all".to_owned(), topics: vec!["*".parse().unwrap()], shards: 1 };
     store.register(&spec).await.unwrap();
-    let claim = Claim {
-        route: "all".to_owned(),
-        shard: Shard::WHOLE,
-        relay: RelayId::fresh(),
-        ttl: TTL,
-    };
+    let claim =
+        Claim { route: "all".to_owned(), shard: Shard::WHOLE, relay: RelayId::fresh(), ttl: TTL };
     let grant = store.acquire(&claim).await.unwrap().unwrap();
     let fetch = Fetch {
         route: "all".to_owned(),
@@ -72,9 +64,7 @@ async fn with_dead(payloads: &[&[u8]]) -> (Bundle, Vec<MessageId>) {
 }
 
 fn json_lines(text: &str) -> Vec<Value> {
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[tokio::test]
@@ -98,17 +88,10 @@ async fn dead_letters_are_listed_with_their_reason() {
         (["--limit", "1"], 1),
     ] {
         let arguments = [&["dead", "list", "--json"][..], &filter].concat();
-        assert_eq!(
-            json_lines(&t.run(&arguments).expect(0)).len(),
-            count,
-            "{filter:?}"
-        );
+        assert_eq!(json_lines(&t.run(&arguments).expect(0)).len(), count, "{filter:?}");
     }
     let doctor = t.run(&["doctor"]).expect(1);
-    assert!(
-        doctor.contains("posthaste dead list --route all"),
-        "{doctor}"
-    );
+    assert!(doctor.contains("posthaste dead list --route all"), "{doctor}");
 }
 
 #[tokio::test]
@@ -116,21 +99,11 @@ async fn one_is_shown_in_full() {
     let (t, ids) = with_dead(&[b"{\"n\":1}"]).await;
     let id = ids[0].to_string();
     let text = t.run(&["dead", "show", &id]).expect(0);
-    for part in [
-        &id,
-        "unroutable: no queue is bound",
-        "key-0",
-        "3 times",
-        "{\"n\":1}",
-    ] {
+    for part in [&id, "unroutable: no queue is bound", "key-0", "3 times", "{\"n\":1}"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert_eq!(
-        json_lines(&t.run(&["dead", "show", &id, "--json"]).expect(0)).len(),
-        1
-    );
-    t.run(&["dead", "show", &MessageId::fresh().to_string()])
-        .expect(3);
+    assert_eq!(json_lines(&t.run(&["dead", "show", &id, "--json"]).expect(0)).len(), 1);
+    t.run(&["dead", "show", &MessageId::fresh().to_string()]).expect(3);
     t.run(&["dead", "show", "nonsense"]).expect(2);
 }
 
@@ -139,32 +112,18 @@ async fn redriving_needs_a_yes_and_sends_again() {
     let (t, ids) = with_dead(&[b"1", b"2", b"3"]).await;
     let id = ids[0].to_string();
     t.run(&["dead", "redrive"]).expect(2);
-    t.run(&["dead", "redrive", "--all", "--route", "all"])
-        .expect(2);
+    t.run(&["dead", "redrive", "--all", "--route", "all"]).expect(2);
     let unasked = t.run(&["dead", "redrive", "--all"]);
-    assert!(
-        unasked.err.contains("redrive 3 dead letters"),
-        "{unasked:#?}"
-    );
+    assert!(unasked.err.contains("redrive 3 dead letters"), "{unasked:#?}");
     assert!(unasked.err.contains("--yes"), "{unasked:#?}");
     unasked.expect(4);
     t.run(&["dead", "redrive", "--all", "--dry-run"]).expect(0);
-    assert_eq!(
-        json_lines(&t.run(&["dead", "list", "--json"]).expect(0)).len(),
-        3
-    );
-    assert_eq!(
-        t.run(&["dead", "redrive", &id, "--yes"]).expect(0),
-        "redriven: 1\n"
-    );
+    assert_eq!(json_lines(&t.run(&["dead", "list", "--json"]).expect(0)).len(), 3);
+    assert_eq!(t.run(&["dead", "redrive", &id, "--yes"]).expect(0), "redriven: 1\n");
     let sent = json_lines(&t.run(&["relay", "--once"]).expect(0));
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0]["id"], id);
-    assert_eq!(
-        t.run(&["dead", "redrive", "--route", "all", "-y"])
-            .expect(0),
-        "redriven: 2\n"
-    );
+    assert_eq!(t.run(&["dead", "redrive", "--route", "all", "-y"]).expect(0), "redriven: 2\n");
     assert_eq!(json_lines(&t.run(&["relay", "--once"]).expect(0)).len(), 2);
     t.run(&["dead", "redrive", "--all", "--yes"]).expect(1);
 }
@@ -174,23 +133,10 @@ async fn discarding_needs_a_reason_and_keeps_it() {
     let (t, ids) = with_dead(&[b"1"]).await;
     let id = ids[0].to_string();
     t.run(&["dead", "discard", &id, "--yes"]).expect(2);
-    let discard = [
-        "dead",
-        "discard",
-        &id,
-        "--why",
-        "test data",
-        "--by",
-        "ann",
-        "--yes",
-    ];
+    let discard = ["dead", "discard", &id, "--why", "test data", "--by", "ann", "--yes"];
     assert_eq!(t.run(&discard).expect(0), "discarded: 1\n");
     assert_eq!(t.run(&["dead", "list"]).expect(0), "");
-    assert_eq!(
-        t.run(&["relay", "--once"]).expect(0),
-        "",
-        "it is not sent any more"
-    );
+    assert_eq!(t.run(&["relay", "--once"]).expect(0), "", "it is not sent any more");
     let row = &json_lines(&t.run(&["dead", "show", &id, "--json"]).expect(0))[0];
     assert_eq!(row["state"], "discarded");
     assert_eq!(row["acted_by"], "ann");

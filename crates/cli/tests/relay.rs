@@ -12,9 +12,7 @@ fn a_relay_delivers_reports_and_stops_when_told() {
     let relay = t.start(&["relay"]);
     let address = relay.address();
     poll(&address, "/readyz", |code, _| code == 200);
-    let id = t
-        .run(&["send", "--topic", "orders", "--payload", "{}"])
-        .expect(0);
+    let id = t.run(&["send", "--topic", "orders", "--payload", "{}"]).expect(0);
     let line = relay.wait_out(id.trim());
     assert!(line.contains("\"topic\":\"orders\""), "{line}");
     assert_eq!(get(&address, "/livez").0, 200);
@@ -61,10 +59,7 @@ fn logs_are_json_when_asked() {
     let ended = t.run(&["relay", "--once"]);
     for line in ended.err.lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert!(
-            line["message"].is_string() && line["level"].is_string(),
-            "{line}"
-        );
+        assert!(line["message"].is_string() && line["level"].is_string(), "{line}");
     }
     ended.expect(0);
 }
@@ -76,14 +71,9 @@ fn a_store_that_is_not_there_is_waited_for_with_the_lights_on() {
     let relay = t.start(&["relay"]);
     let address = relay.address();
     let line = relay.wait_err("attempt=2");
-    assert!(
-        line.contains("PH-1001") && !line.contains("hunter2"),
-        "{line}"
-    );
+    assert!(line.contains("PH-1001") && !line.contains("hunter2"), "{line}");
     assert_eq!(get(&address, "/livez").0, 200);
-    let body = poll(&address, "/readyz", |code, body| {
-        code == 503 && body.contains("PH-1001")
-    });
+    let body = poll(&address, "/readyz", |code, body| code == 503 && body.contains("PH-1001"));
     assert!(!body.contains("hunter2"), "{body}");
     relay.signal("TERM");
     assert_eq!(relay.end(), 0);

@@ -56,11 +56,7 @@ impl History {
 
     fn sent<'a>(&mut self, messages: impl IntoIterator<Item = &'a Message>, fate: Fate) {
         for message in messages {
-            let sent = Sent {
-                key: message.key.clone(),
-                place: self.sent.len(),
-                fate,
-            };
+            let sent = Sent { key: message.key.clone(), place: self.sent.len(), fate };
             let before = self.sent.insert(message.id, sent);
             assert!(before.is_none(), "message {} recorded twice", message.id);
         }
@@ -198,11 +194,7 @@ impl fmt::Display for Report {
             self.reordered.len(),
         )?;
         if let Some(reordered) = self.reordered.first() {
-            let Reordered {
-                key,
-                earlier,
-                later,
-            } = reordered;
+            let Reordered { key, earlier, later } = reordered;
             write!(f, " (of key {key}, {later} came before {earlier})")?;
         }
         Ok(())
@@ -285,23 +277,15 @@ mod tests {
         let (mut history, [a, b, c]) = three();
         arrive(&mut history, [c, a, b]);
         let report = history.check();
-        let pairs: Vec<_> = report
-            .reordered
-            .iter()
-            .map(|pair| (pair.earlier, pair.later))
-            .collect();
+        let pairs: Vec<_> =
+            report.reordered.iter().map(|pair| (pair.earlier, pair.later)).collect();
         assert_eq!(pairs, [(a, c), (b, c)]);
         assert!(report.to_string().contains("of key k"), "{report}");
     }
 
     #[test]
     fn keys_and_keyless_messages_are_independent() {
-        let messages = [
-            message(Some("a")),
-            message(Some("b")),
-            message(None),
-            message(None),
-        ];
+        let messages = [message(Some("a")), message(Some("b")), message(None), message(None)];
         let mut history = History::default();
         history.committed(&messages);
         for message in messages.iter().rev() {

@@ -27,11 +27,7 @@ impl Invalid {
         if shown.len() < value.len() {
             shown.push('…');
         }
-        Self {
-            field,
-            value: shown,
-            rule: rule.to_owned(),
-        }
+        Self { field, value: shown, rule: rule.to_owned() }
     }
 }
 
@@ -97,12 +93,7 @@ impl StoreError {
     /// An error with its one line.
     #[must_use]
     pub fn new(kind: StoreErrorKind, operation: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            operation,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind, operation, message: message.into(), source: None }
     }
 
     /// Keeps the driver's error as the source.
@@ -115,22 +106,13 @@ impl StoreError {
     /// Whether the same call may succeed later without anyone acting.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self.kind,
-            StoreErrorKind::Unavailable | StoreErrorKind::Internal
-        )
+        matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::Internal)
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "[{}] {}: {}",
-            self.kind.code(),
-            self.operation,
-            self.message
-        )
+        write!(f, "[{}] {}: {}", self.kind.code(), self.operation, self.message)
     }
 }
 

@@ -223,11 +223,7 @@ fn text(field: &'static str, value: &str, bytes_max: usize) -> Result<(), Invali
 
 fn no_control(field: &'static str, value: &str) -> Result<(), Invalid> {
     if value.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
-        return Err(Invalid::new(
-            field,
-            value,
-            "must not contain control characters",
-        ));
+        return Err(Invalid::new(field, value, "must not contain control characters"));
     }
     Ok(())
 }
@@ -236,10 +232,8 @@ fn headers(headers: &[(String, String)]) -> Result<(), Invalid> {
     let mut total = 0;
     for (index, (name, value)) in headers.iter().enumerate() {
         text("header name", name, NAME_BYTES_MAX)?;
-        no_control("header value", value).map_err(|invalid| Invalid {
-            value: format!("(of header {name})"),
-            ..invalid
-        })?;
+        no_control("header value", value)
+            .map_err(|invalid| Invalid { value: format!("(of header {name})"), ..invalid })?;
         if headers[..index].iter().any(|(earlier, _)| earlier == name) {
             return Err(Invalid::new("header name", name, "must be given once"));
         }
@@ -272,10 +266,7 @@ mod tests {
         let key = Message::from_bytes("t", Some(&"k".repeat(1024 * 1024)), "");
         let refused = key.validate().unwrap_err();
         assert_eq!(refused.field, "key");
-        assert!(
-            refused.to_string().len() < 300,
-            "a refused value is shortened"
-        );
+        assert!(refused.to_string().len() < 300, "a refused value is shortened");
         let payload = Message::from_bytes("t", None, vec![0; PAYLOAD_BYTES_MAX + 1]);
         assert_eq!(payload.validate().unwrap_err().field, "payload");
     }
@@ -283,18 +274,9 @@ mod tests {
     #[test]
     fn control_characters_are_refused_wherever_they_could_reach_a_wire() {
         for bad in ["a\r\nb", "a\0b", "a\u{7f}b", "\t"] {
+            assert_eq!(Message::from_bytes(bad, None, "").validate().unwrap_err().field, "topic");
             assert_eq!(
-                Message::from_bytes(bad, None, "")
-                    .validate()
-                    .unwrap_err()
-                    .field,
-                "topic"
-            );
-            assert_eq!(
-                Message::from_bytes("t", Some(bad), "")
-                    .validate()
-                    .unwrap_err()
-                    .field,
+                Message::from_bytes("t", Some(bad), "").validate().unwrap_err().field,
                 "key"
             );
             let named = Message::from_bytes("t", None, "").header(bad, "v");
@@ -308,22 +290,13 @@ mod tests {
 
     #[test]
     fn empty_key_is_refused_and_missing_key_is_not() {
-        assert_eq!(
-            Message::from_bytes("t", Some(""), "")
-                .validate()
-                .unwrap_err()
-                .field,
-            "key"
-        );
+        assert_eq!(Message::from_bytes("t", Some(""), "").validate().unwrap_err().field, "key");
         assert_eq!(Message::from_bytes("t", None, "").validate(), Ok(()));
     }
 
     #[test]
     fn any_bytes_are_a_payload() {
-        assert_eq!(
-            Message::from_bytes("t", None, vec![0, 255, 13, 10]).validate(),
-            Ok(())
-        );
+        assert_eq!(Message::from_bytes("t", None, vec![0, 255, 13, 10]).validate(), Ok(()));
     }
 
     #[test]

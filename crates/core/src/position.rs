@@ -45,12 +45,7 @@ impl Position {
     /// The position that covers rows up to `seq` as `snapshot` sees them.
     #[must_use]
     pub fn at(seq: Seq, snapshot: impl Into<Snapshot>) -> Self {
-        Self {
-            steps: vec![Step {
-                seq,
-                snapshot: snapshot.into(),
-            }],
-        }
+        Self { steps: vec![Step { seq, snapshot: snapshot.into() }] }
     }
 
     /// Highest seq covered; 0 at the beginning.
@@ -69,10 +64,7 @@ impl Position {
     /// `snapshot` must be younger than every snapshot of this position, as that of a later fetch is.
     #[must_use]
     pub fn passed(&self, seq: Seq, snapshot: &Snapshot) -> Self {
-        let mut steps = vec![Step {
-            seq,
-            snapshot: snapshot.clone(),
-        }];
+        let mut steps = vec![Step { seq, snapshot: snapshot.clone() }];
         for step in self.steps.iter().filter(|step| step.seq > seq) {
             match steps.last_mut() {
                 Some(last) if last.snapshot == step.snapshot => last.seq = step.seq,
@@ -104,10 +96,7 @@ impl FromStr for Position {
             .filter(|part| !part.is_empty())
             .map(|part| {
                 let (seq, snapshot) = part.split_once('@').ok_or_else(bad)?;
-                Ok(Step {
-                    seq: seq.parse().map_err(|_| bad())?,
-                    snapshot: snapshot.into(),
-                })
+                Ok(Step { seq: seq.parse().map_err(|_| bad())?, snapshot: snapshot.into() })
             })
             .collect::<Result<Vec<_>, String>>()?;
         if steps.windows(2).any(|pair| pair[0].seq >= pair[1].seq) {
@@ -136,14 +125,8 @@ mod tests {
         let position = Position::at(90, "S1").passed(40, &snapshot("S2"));
         assert_eq!(position.to_string(), "40@S2;90@S1");
         assert_eq!(position.seq(), 90);
-        assert_eq!(
-            position.passed(60, &snapshot("S3")).to_string(),
-            "60@S3;90@S1"
-        );
-        assert_eq!(
-            position.passed(10, &snapshot("S3")).to_string(),
-            "10@S3;40@S2;90@S1"
-        );
+        assert_eq!(position.passed(60, &snapshot("S3")).to_string(), "60@S3;90@S1");
+        assert_eq!(position.passed(10, &snapshot("S3")).to_string(), "10@S3;40@S2;90@S1");
         assert_eq!(position.passed(90, &snapshot("S3")).to_string(), "90@S3");
     }
 

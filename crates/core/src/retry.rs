@@ -54,10 +54,7 @@ impl RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            backoff: Backoff {
-                initial: Duration::from_secs(1),
-                max: Duration::from_secs(600),
-            },
+            backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(600) },
             attempts_max: 10,
             age_max: None,
             on_dead: OnDead::Continue,
@@ -71,20 +68,14 @@ mod tests {
 
     #[test]
     fn delays_grow_to_the_maximum_and_never_pass_it() {
-        let backoff = Backoff {
-            initial: Duration::from_millis(100),
-            max: Duration::from_secs(2),
-        };
+        let backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(2) };
         let mut random = fastrand::Rng::with_seed(7);
         for failures in 1..200 {
             let bound = Duration::from_millis(100).saturating_mul(1 << (failures - 1).min(20));
             let delay = backoff.delay(failures, &mut random);
             assert!(delay <= bound.min(backoff.max), "{failures}: {delay:?}");
         }
-        let longest = (0..1000)
-            .map(|_| backoff.delay(50, &mut random))
-            .max()
-            .unwrap();
+        let longest = (0..1000).map(|_| backoff.delay(50, &mut random)).max().unwrap();
         assert!(
             longest > Duration::from_millis(1900),
             "jitter covers the whole range: {longest:?}"
@@ -93,10 +84,7 @@ mod tests {
 
     #[test]
     fn a_lowered_maximum_gives_up_at_the_next_refusal() {
-        let policy = RetryPolicy {
-            attempts_max: 3,
-            ..RetryPolicy::default()
-        };
+        let policy = RetryPolicy { attempts_max: 3, ..RetryPolicy::default() };
         assert!(!policy.gives_up(2, Duration::ZERO));
         assert!(policy.gives_up(3, Duration::ZERO));
         assert!(policy.gives_up(9, Duration::ZERO));
@@ -104,10 +92,8 @@ mod tests {
 
     #[test]
     fn age_gives_up_on_its_own() {
-        let policy = RetryPolicy {
-            age_max: Some(Duration::from_secs(60)),
-            ..RetryPolicy::default()
-        };
+        let policy =
+            RetryPolicy { age_max: Some(Duration::from_secs(60)), ..RetryPolicy::default() };
         assert!(!policy.gives_up(1, Duration::from_secs(59)));
         assert!(policy.gives_up(1, Duration::from_secs(60)));
     }

@@ -151,9 +151,7 @@ mod tests {
         for of in [1, 2, 3, 7, 256] {
             for key in ["", "a", "order-42", "é"] {
                 let bucket = bucket(Some(key), 1);
-                let owners = (0..of)
-                    .filter(|&index| Shard { index, of }.serves(bucket))
-                    .count();
+                let owners = (0..of).filter(|&index| Shard { index, of }.serves(bucket)).count();
                 assert_eq!(owners, 1, "{key} in {of}");
             }
         }

@@ -10,16 +10,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut tx = pool.begin().await?;
     // ... your own INSERTs and UPDATEs on `tx`, then:
-    Outbox::new()
-        .enqueue(&mut tx, Message::new("orders", 42, "placed")?)
-        .await?;
+    Outbox::new().enqueue(&mut tx, Message::new("orders", 42, "placed")?).await?;
     tx.commit().await?;
 
-    Relay::builder(pool)
-        .route("all", "*", posthaste::stdout())
-        .build()?
-        .run_once()
-        .await?;
+    Relay::builder(pool).route("all", "*", posthaste::stdout()).build()?.run_once().await?;
     // [first]
     Ok(())
 }

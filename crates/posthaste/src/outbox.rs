@@ -27,9 +27,7 @@ impl<DB> Copy for Outbox<DB> {}
 
 impl<DB> Default for Outbox<DB> {
     fn default() -> Self {
-        Self {
-            database: PhantomData,
-        }
+        Self { database: PhantomData }
     }
 }
 

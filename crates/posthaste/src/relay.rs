@@ -72,12 +72,10 @@ impl Running {
     /// What ended the relay, if it ended before; a panic of its task is a panic here.
     pub async fn shutdown(self) -> Result<(), RunError> {
         self.stop.cancel();
-        self.task
-            .await
-            .unwrap_or_else(|error: JoinError| match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Ok(()),
-            })
+        self.task.await.unwrap_or_else(|error: JoinError| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Ok(()),
+        })
     }
 
     /// Ends it at once, as a crash would: leases run out, what was in flight is sent again by the
@@ -102,8 +100,7 @@ impl RelayBuilder {
     #[must_use]
     pub fn route(mut self, name: &str, topics: &str, broker: Arc<dyn Broker>) -> Self {
         if name.is_empty() || self.routes.iter().any(|route| route.spec.name == name) {
-            self.problems
-                .push(Invalid::new("route", name, "must be a name given once"));
+            self.problems.push(Invalid::new("route", name, "must be a name given once"));
         }
         let mut patterns = Vec::new();
         for pattern in topics.split(',').map(str::trim) {
@@ -112,11 +109,7 @@ impl RelayBuilder {
                 Err(invalid) => self.problems.push(invalid),
             }
         }
-        let spec = RouteSpec {
-            name: name.to_owned(),
-            topics: patterns,
-            shards: 1,
-        };
+        let spec = RouteSpec { name: name.to_owned(), topics: patterns, shards: 1 };
         self.routes.push(Route::new(spec, broker));
         self
     }
@@ -124,9 +117,7 @@ impl RelayBuilder {
     fn last(mut self, what: &'static str, change: impl FnOnce(&mut Route)) -> Self {
         match self.routes.last_mut() {
             Some(route) => change(route),
-            None => self
-                .problems
-                .push(Invalid::new(what, "", "must follow a route")),
+            None => self.problems.push(Invalid::new(what, "", "must follow a route")),
         }
         self
     }
@@ -137,8 +128,7 @@ impl RelayBuilder {
     pub fn shards(mut self, shards: u16) -> Self {
         if shards == 0 || shards > SHARDS_MAX {
             let rule = format!("must be from 1 to {SHARDS_MAX}");
-            self.problems
-                .push(Invalid::new("shards", &shards.to_string(), &rule));
+            self.problems.push(Invalid::new("shards", &shards.to_string(), &rule));
         }
         self.last("shards", |route| route.spec.shards = shards)
     }
@@ -175,23 +165,13 @@ impl RelayBuilder {
     pub fn build(mut self) -> Result<Relay, BuildError> {
         self.check();
         if !self.problems.is_empty() {
-            return Err(BuildError {
-                problems: self.problems,
-            });
+            return Err(BuildError { problems: self.problems });
         }
-        Ok(Relay {
-            inner: posthaste_relay::Relay::new(self.store, self.routes, self.settings),
-        })
+        Ok(Relay { inner: posthaste_relay::Relay::new(self.store, self.routes, self.settings) })
     }
 
     fn check(&mut self) {
-        let Settings {
-            poll,
-            lease,
-            batch,
-            window_messages_max,
-            ..
-        } = self.settings;
+        let Settings { poll, lease, batch, window_messages_max, .. } = self.settings;
         let mut problem = |field, value: String, rule: &str| {
             self.problems.push(Invalid::new(field, &value, rule));
         };
@@ -202,21 +182,13 @@ impl RelayBuilder {
             problem("poll", format!("{poll:?}"), "must be longer than zero");
         }
         if batch == 0 || window_messages_max == 0 {
-            problem(
-                "batch",
-                batch.to_string(),
-                "must be at least 1, and so must the window",
-            );
+            problem("batch", batch.to_string(), "must be at least 1, and so must the window");
         }
         for route in &self.routes {
             if route.publish_timeout * 2 > lease || route.publish_timeout.is_zero() {
                 let rule =
                     format!("must be longer than zero and at most half the lease ({lease:?})");
-                problem(
-                    "publish_timeout",
-                    format!("{:?}", route.publish_timeout),
-                    &rule,
-                );
+                problem("publish_timeout", format!("{:?}", route.publish_timeout), &rule);
             }
             if route.retry.attempts_max == 0 || route.in_flight_max == 0 {
                 problem(

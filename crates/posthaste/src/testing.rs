@@ -24,13 +24,7 @@ const ROUTE: &str = "posthaste-testing";
 pub async fn enqueued(store: impl IntoStore) -> Result<Vec<Message>, StoreError> {
     let store = store.into_store();
     let topics = vec!["*".parse().expect("a pattern")];
-    store
-        .register(&RouteSpec {
-            name: ROUTE.to_owned(),
-            topics,
-            shards: 1,
-        })
-        .await?;
+    store.register(&RouteSpec { name: ROUTE.to_owned(), topics, shards: 1 }).await?;
     let mut messages = Vec::new();
     let mut after = Position::default();
     loop {
@@ -58,13 +52,8 @@ pub async fn enqueued(store: impl IntoStore) -> Result<Vec<Message>, StoreError>
 /// When the database cannot be served.
 pub async fn drain(store: impl IntoStore) -> Result<Vec<Message>, RunError> {
     let broker = MemoryBroker::new();
-    let relay = Relay::builder(store)
-        .route(ROUTE, "*", Arc::new(broker.clone()))
-        .build();
-    relay
-        .expect("a route and default settings are enough")
-        .run_once()
-        .await?;
+    let relay = Relay::builder(store).route(ROUTE, "*", Arc::new(broker.clone())).build();
+    relay.expect("a route and default settings are enough").run_once().await?;
     Ok(broker.received())
 }
 
@@ -73,9 +62,7 @@ pub async fn drain(store: impl IntoStore) -> Result<Vec<Message>, RunError> {
 /// # Panics
 /// That is what it is for.
 pub async fn expect_enqueued(store: impl IntoStore, topic: &str, key: Option<&str>) -> Message {
-    let messages = enqueued(store)
-        .await
-        .unwrap_or_else(|error| panic!("{error}"));
+    let messages = enqueued(store).await.unwrap_or_else(|error| panic!("{error}"));
     let matches = |message: &&Message| {
         message.topic == topic && (key.is_none() || message.key.as_deref() == key)
     };
@@ -85,16 +72,12 @@ pub async fn expect_enqueued(store: impl IntoStore, topic: &str, key: Option<&st
     let found: Vec<String> = messages
         .iter()
         .map(|message| {
-            format!(
-                "  {} key={:?} type={:?}",
-                message.topic, message.key, message.event_type
-            )
+            format!("  {} key={:?} type={:?}", message.topic, message.key, message.event_type)
         })
         .collect();
     panic!(
         "expected a message of topic {topic:?}{} in the outbox\nfound {}:\n{}\nhint: is the transaction committed?",
-        key.map(|key| format!(" and key {key:?}"))
-            .unwrap_or_default(),
+        key.map(|key| format!(" and key {key:?}")).unwrap_or_default(),
         found.len(),
         found.join("\n"),
     );

@@ -102,8 +102,7 @@ impl Judge<'_> {
             (true, OnDead::Continue) => Next::Dead,
             (true, OnDead::Block) => Next::DeadAndBlock,
         };
-        self.events
-            .rejected(&item.delivery, attempts, &failure, next);
+        self.events.rejected(&item.delivery, attempts, &failure, next);
         self.window.refused(id, failure, next, self.now);
         false
     }
@@ -111,14 +110,10 @@ impl Judge<'_> {
     /// Lets the lane send again. What comes back to a key that was blocked meanwhile waits behind it.
     fn reopen(&mut self, lane: LaneId, returned: Vec<ItemId>) {
         let is_blocked = |window: &Window, id: ItemId| {
-            window
-                .item(id)
-                .and_then(|item| item.key())
-                .is_some_and(|key| window.is_blocked(key))
+            window.item(id).and_then(|item| item.key()).is_some_and(|key| window.is_blocked(key))
         };
-        let (held, returned): (Vec<_>, Vec<_>) = returned
-            .into_iter()
-            .partition(|&id| is_blocked(self.window, id));
+        let (held, returned): (Vec<_>, Vec<_>) =
+            returned.into_iter().partition(|&id| is_blocked(self.window, id));
         for id in held {
             self.window.hold_back(id, self.now);
         }

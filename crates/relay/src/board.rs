@@ -77,12 +77,7 @@ impl Board {
     }
 
     pub(crate) fn left(&self, route: &str, shard: u16) {
-        self.with(|state| {
-            state
-                .routes
-                .get_mut(route)
-                .map(|shards| shards.remove(&shard))
-        });
+        self.with(|state| state.routes.get_mut(route).map(|shards| shards.remove(&shard)));
     }
 
     pub(crate) fn ticked(&self, now: Duration, store_failure: Option<String>) {
@@ -109,11 +104,7 @@ impl Board {
                         (None, true) => RouteState::Standby,
                         (None, false) => RouteState::Running,
                     };
-                    RouteHealth {
-                        name: name.clone(),
-                        state,
-                        reason,
-                    }
+                    RouteHealth { name: name.clone(), state, reason }
                 })
                 .collect()
         })

@@ -34,28 +34,18 @@ impl Server {
         self.calls.push(
             async move {
                 let result = context.store.renew(&lease, ttl).await;
-                Event::Renewed {
-                    result,
-                    asked_at: now,
-                }
+                Event::Renewed { result, asked_at: now }
             }
             .boxed(),
         );
     }
 
     pub(crate) fn start_fetch(&mut self, now: Duration) {
-        let Settings {
-            batch,
-            window_messages_max,
-            window_bytes_max,
-            ..
-        } = self.context.settings;
+        let Settings { batch, window_messages_max, window_bytes_max, .. } = self.context.settings;
         let room = window_messages_max.saturating_sub(self.window.len());
         let bytes = window_bytes_max.saturating_sub(self.window.bytes());
-        let wanted = usize::try_from(batch)
-            .unwrap_or(usize::MAX)
-            .min(window_messages_max / 2)
-            .max(1);
+        let wanted =
+            usize::try_from(batch).unwrap_or(usize::MAX).min(window_messages_max / 2).max(1);
         let has_room = room >= wanted && bytes >= window_bytes_max / 4;
         let is_over =
             self.drain_until.is_some() || self.is_caught_up && self.stops_when_caught_up();
@@ -80,10 +70,7 @@ impl Server {
         self.calls.push(
             async move {
                 let result = context.store.fetch(&fetch).await;
-                Event::Fetched {
-                    result,
-                    took: context.clock.elapsed().saturating_sub(now),
-                }
+                Event::Fetched { result, took: context.clock.elapsed().saturating_sub(now) }
             }
             .boxed(),
         );
@@ -96,10 +83,8 @@ impl Server {
         }
         let capabilities = self.route.broker.capabilities();
         while self.window.lanes.has_ready() {
-            let allowance = self
-                .gate
-                .allowance(now, self.in_flight)
-                .min(capabilities.call_messages_max);
+            let allowance =
+                self.gate.allowance(now, self.in_flight).min(capabilities.call_messages_max);
             if allowance == 0 {
                 return;
             }
@@ -111,9 +96,7 @@ impl Server {
                 window.lanes = lanes;
                 best.into_iter().collect()
             } else {
-                self.window
-                    .lanes
-                    .take(allowance, capabilities.orders_within_call)
+                self.window.lanes.take(allowance, capabilities.orders_within_call)
             };
             if items.is_empty() {
                 return;
@@ -129,11 +112,7 @@ impl Server {
         let deliveries: Vec<Arc<Delivery>> = items
             .iter()
             .map(|&id| {
-                self.window
-                    .item(id)
-                    .expect("an item that was taken is there")
-                    .delivery
-                    .clone()
+                self.window.item(id).expect("an item that was taken is there").delivery.clone()
             })
             .collect();
         let (context, route) = (self.context.clone(), self.route.clone());
@@ -162,10 +141,7 @@ impl Server {
             }
             let even_if_skipped = is_ending || now >= self.settled_at + SKIP_INTERVAL;
             let (settlement, messages) = self.window.settlement(even_if_skipped)?;
-            Some(Work {
-                settlement,
-                messages,
-            })
+            Some(Work { settlement, messages })
         });
         let Some(work) = work else { return };
         self.is_settling = true;
@@ -173,11 +149,7 @@ impl Server {
         self.calls.push(
             async move {
                 let result = context.store.settle(&lease, &work.settlement).await;
-                Event::Settled {
-                    result,
-                    work,
-                    took: context.clock.elapsed().saturating_sub(now),
-                }
+                Event::Settled { result, work, took: context.clock.elapsed().saturating_sub(now) }
             }
             .boxed(),
         );

@@ -16,9 +16,7 @@ impl TokioClock {
     /// A clock that starts at zero now.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            start: Instant::now(),
-        }
+        Self { start: Instant::now() }
     }
 }
 

@@ -148,10 +148,7 @@ pub(crate) fn leases(route: &str, held: usize) {
 /// A shard's task panicked; its lease runs out and it is served again.
 pub(crate) fn shard_panicked(route: &str, shard: u16) {
     counter!("posthaste_shard_panics_total", "route" => route.to_owned()).increment(1);
-    error!(
-        route,
-        shard, "shard task panicked; it is served again once its lease has expired"
-    );
+    error!(route, shard, "shard task panicked; it is served again once its lease has expired");
 }
 
 /// A call of the supervisor failed and will be repeated.

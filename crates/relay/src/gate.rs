@@ -6,10 +6,8 @@ use std::time::Duration;
 use posthaste_core::{Backoff, Failure};
 
 /// Delays between probes of a broker that is down.
-const PROBE_BACKOFF: Backoff = Backoff {
-    initial: Duration::from_millis(100),
-    max: Duration::from_secs(5),
-};
+const PROBE_BACKOFF: Backoff =
+    Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(5) };
 
 /// Refusals in a row, without one acknowledgement, after which it is the broker that refuses, not
 /// the messages that are wrong.
@@ -150,12 +148,7 @@ mod tests {
     const NOW: Duration = Duration::from_secs(100);
 
     fn down(gate: &mut Gate) -> Duration {
-        gate.down(
-            NOW,
-            Failure::new("x", "x"),
-            &mut fastrand::Rng::with_seed(1),
-        )
-        .unwrap()
+        gate.down(NOW, Failure::new("x", "x"), &mut fastrand::Rng::with_seed(1)).unwrap()
     }
 
     #[test]
@@ -163,11 +156,7 @@ mod tests {
         let mut gate = Gate::new(64);
         assert_eq!(gate.allowance(NOW, 10), 54);
         let pause = down(&mut gate);
-        assert_eq!(
-            gate.allowance(NOW + pause, 3),
-            0,
-            "not while others are in flight"
-        );
+        assert_eq!(gate.allowance(NOW + pause, 3), 0, "not while others are in flight");
         assert_eq!(gate.allowance(NOW + pause, 0), 1);
         gate.sent();
         assert_eq!(gate.allowance(NOW + pause, 1), 0);
@@ -187,10 +176,7 @@ mod tests {
         down(&mut gate);
         assert!(!gate.acknowledged());
         assert!(gate.is_probing());
-        assert!(
-            gate.down(NOW, Failure::new("x", "x"), &mut fastrand::Rng::new())
-                .is_none()
-        );
+        assert!(gate.down(NOW, Failure::new("x", "x"), &mut fastrand::Rng::new()).is_none());
     }
 
     #[test]

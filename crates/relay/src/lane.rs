@@ -83,10 +83,7 @@ impl Lanes {
     pub(crate) fn take_best(&mut self, badness: impl Fn(ItemId) -> u32) -> Option<ItemId> {
         let head = |ready: &Ready| match ready {
             Ready::Single(item) => Some(*item),
-            Ready::Lane(id) => self
-                .lanes
-                .get(id)
-                .and_then(|lane| lane.queue.front().copied()),
+            Ready::Lane(id) => self.lanes.get(id).and_then(|lane| lane.queue.front().copied()),
         };
         let best = (0..self.ready.len())
             .min_by_key(|&index| head(&self.ready[index]).map_or(u32::MAX, &badness))?;
@@ -134,8 +131,7 @@ impl Lanes {
 
     /// Removes a keyless item that waits.
     pub(crate) fn remove_single(&mut self, item: ItemId) {
-        self.ready
-            .retain(|ready| !matches!(ready, Ready::Single(single) if *single == item));
+        self.ready.retain(|ready| !matches!(ready, Ready::Single(single) if *single == item));
     }
 
     /// Whether anything could be sent.
@@ -154,13 +150,7 @@ mod tests {
     #[test]
     fn one_item_of_a_key_is_out_at_a_time() {
         let mut lanes = Lanes::default();
-        for (lane, item) in [
-            (Some(A), 1),
-            (Some(A), 2),
-            (Some(B), 3),
-            (None, 4),
-            (None, 5),
-        ] {
+        for (lane, item) in [(Some(A), 1), (Some(A), 2), (Some(B), 3), (None, 4), (None, 5)] {
             lanes.push(lane, item);
         }
         assert_eq!(lanes.take(10, false), [1, 3, 4, 5]);
@@ -181,11 +171,7 @@ mod tests {
         }
         lanes.push(Some(B), 9);
         assert_eq!(lanes.take(3, true), [1, 2, 3]);
-        assert_eq!(
-            lanes.take(3, true),
-            [9],
-            "the rest of a waits for its answers"
-        );
+        assert_eq!(lanes.take(3, true), [9], "the rest of a waits for its answers");
         lanes.answered(A, &[2, 3]);
         assert_eq!(lanes.take(9, true), [2, 3, 4, 5]);
     }

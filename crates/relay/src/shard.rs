@@ -29,10 +29,8 @@ pub(crate) const SKIP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often to look for redriven dead letters when nothing else is planned.
 const DUE_INTERVAL: Duration = Duration::from_secs(3);
 /// Pauses between repetitions of a failing store call.
-const STORE_BACKOFF: Backoff = Backoff {
-    initial: Duration::from_millis(100),
-    max: Duration::from_secs(5),
-};
+const STORE_BACKOFF: Backoff =
+    Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(5) };
 /// Failed probes after which a relay that runs once gives up.
 const ONCE_PROBES_MAX: u32 = 4;
 
@@ -63,25 +61,11 @@ pub(crate) enum End {
 
 /// The end of a call.
 pub(crate) enum Event {
-    Fetched {
-        result: Result<Batch, StoreError>,
-        took: Duration,
-    },
-    Answered {
-        items: Vec<ItemId>,
-        outcomes: Vec<Outcome>,
-        took: Duration,
-    },
-    Settled {
-        result: Result<Settled, StoreError>,
-        work: Work,
-        took: Duration,
-    },
+    Fetched { result: Result<Batch, StoreError>, took: Duration },
+    Answered { items: Vec<ItemId>, outcomes: Vec<Outcome>, took: Duration },
+    Settled { result: Result<Settled, StoreError>, work: Work, took: Duration },
     Due(Result<Due, StoreError>),
-    Renewed {
-        result: Result<(), StoreError>,
-        asked_at: Duration,
-    },
+    Renewed { result: Result<(), StoreError>, asked_at: Duration },
 }
 
 /// A settlement on its way, kept until it is confirmed.
@@ -224,9 +208,7 @@ impl Server {
         self.start_fetch(now);
         self.start_due(now);
         let reason = self.gate.reason().map(ToString::to_string);
-        self.context
-            .board
-            .shard(&self.route.spec.name, self.lease.shard.index, reason);
+        self.context.board.shard(&self.route.spec.name, self.lease.shard.index, reason);
     }
 
     /// The next time at which `start` could do something that it cannot do now.
@@ -258,11 +240,7 @@ impl Server {
                     self.fetched(batch, took, now);
                 }
             }
-            Event::Answered {
-                items,
-                outcomes,
-                took,
-            } => {
+            Event::Answered { items, outcomes, took } => {
                 self.in_flight -= items.len();
                 self.events.answered(took, self.in_flight);
                 self.answered(items, outcomes, now);
@@ -279,15 +257,8 @@ impl Server {
             Event::Due(result) => {
                 self.is_asking_due = false;
                 if let Some(due) = self.checked(result, now) {
-                    let pause = due
-                        .next_in
-                        .unwrap_or(DUE_INTERVAL)
-                        .clamp(POLL_MIN, DUE_INTERVAL);
-                    self.due_at = if due.messages.is_empty() {
-                        now + pause
-                    } else {
-                        now
-                    };
+                    let pause = due.next_in.unwrap_or(DUE_INTERVAL).clamp(POLL_MIN, DUE_INTERVAL);
+                    self.due_at = if due.messages.is_empty() { now + pause } else { now };
                     self.window.add_due(due.messages, now);
                 }
             }
@@ -304,12 +275,7 @@ impl Server {
         self.events.settled(took);
         self.window.confirmed(work.messages);
         self.window.unblock(settled.unblocked);
-        let Settlement {
-            park,
-            repark,
-            delivered,
-            ..
-        } = &work.settlement;
+        let Settlement { park, repark, delivered, .. } = &work.settlement;
         if !(park.is_empty() && repark.is_empty() && delivered.is_empty()) {
             // Something may be first of its key now.
             self.due_at = now;
@@ -412,14 +378,7 @@ impl Server {
     }
 
     async fn finish(self, end: End) -> End {
-        let Self {
-            context,
-            lease,
-            events,
-            route,
-            in_flight,
-            ..
-        } = self;
+        let Self { context, lease, events, route, in_flight, .. } = self;
         context.board.left(&route.spec.name, lease.shard.index);
         // With answers outstanding the lease is kept until it expires: what was sent may still land.
         if !matches!(end, End::Fenced) && in_flight == 0 {

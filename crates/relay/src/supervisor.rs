@@ -26,10 +26,8 @@ use crate::{
 };
 
 /// Pauses between attempts to reach the store when starting.
-const START_BACKOFF: Backoff = Backoff {
-    initial: Duration::from_millis(200),
-    max: Duration::from_secs(10),
-};
+const START_BACKOFF: Backoff =
+    Backoff { initial: Duration::from_millis(200), max: Duration::from_secs(10) };
 
 /// Why a relay ended other than by being told to.
 #[derive(Debug, thiserror::Error)]
@@ -91,8 +89,7 @@ impl Handle {
     /// Makes idle shards look into the outbox now: for a process that enqueues and relays. Polling
     /// finds everything without it.
     pub fn wake(&self) {
-        self.wake
-            .send_modify(|count| *count = count.wrapping_add(1));
+        self.wake.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// How the relay is doing.
@@ -139,11 +136,7 @@ impl Relay {
     /// A handle that works before, while and after the relay runs.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle {
-            clock: self.clock.clone(),
-            board: self.board.clone(),
-            wake: self.wake.clone(),
-        }
+        Handle { clock: self.clock.clone(), board: self.board.clone(), wake: self.wake.clone() }
     }
 
     /// Serves until `stop` is cancelled, then stops fetching, waits for the answers to what is in
@@ -152,11 +145,8 @@ impl Relay {
     /// # Errors
     /// When the store cannot be served at all. What may pass by itself is waited for.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        let (store, clock, retention) = (
-            self.store.clone(),
-            self.clock.clone(),
-            self.settings.retention,
-        );
+        let (store, clock, retention) =
+            (self.store.clone(), self.clock.clone(), self.settings.retention);
         tokio::select! {
             result = self.supervise(stop, false) => result,
             () = keep(store, clock, retention) => Ok(()),
@@ -176,10 +166,7 @@ impl Relay {
         // Routes may share a broker, which is closed once.
         let mut brokers: Vec<Arc<dyn Broker>> = Vec::new();
         for route in &self.routes {
-            if !brokers
-                .iter()
-                .any(|broker| Arc::ptr_eq(broker, &route.broker))
-            {
+            if !brokers.iter().any(|broker| Arc::ptr_eq(broker, &route.broker)) {
                 brokers.push(route.broker.clone());
             }
         }
@@ -234,17 +221,10 @@ impl Supervisor {
             id: RelayId::fresh(),
             name: relay.settings.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            routes: relay
-                .routes
-                .iter()
-                .map(|route| route.spec.name.clone())
-                .collect(),
+            routes: relay.routes.iter().map(|route| route.spec.name.clone()).collect(),
         };
         let slots = relay.routes.into_iter().map(|route| Slot {
-            layout: Layout {
-                shards: route.spec.shards,
-                resizing_to: None,
-            },
+            layout: Layout { shards: route.spec.shards, resizing_to: None },
             route,
             held: HashMap::new(),
             over: HashSet::new(),
@@ -276,20 +256,14 @@ impl Supervisor {
             return Ok(());
         }
         events::relay(&self.beat.name, self.beat.id, "relay started");
-        let pause = self
-            .context
-            .settings
-            .poll
-            .min(self.context.settings.lease / 3);
+        let pause = self.context.settings.poll.min(self.context.settings.lease / 3);
         let clock = self.context.clock.clone();
         loop {
             let failure = self.tick().await.err();
             if let Some(error) = &failure {
                 events::supervision_failed(error);
             }
-            self.context
-                .board
-                .ticked(clock.elapsed(), failure.map(|error| error.to_string()));
+            self.context.board.ticked(clock.elapsed(), failure.map(|error| error.to_string()));
             if self.context.once && self.is_over()? {
                 return Ok(());
             }
@@ -349,11 +323,7 @@ impl Supervisor {
     }
 
     async fn beat(&mut self, now: Duration) -> Result<(), StoreError> {
-        let live = self
-            .context
-            .store
-            .beat(&self.beat, self.context.settings.lease)
-            .await?;
+        let live = self.context.store.beat(&self.beat, self.context.settings.lease).await?;
         self.beat_at = now + self.context.settings.lease / 3;
         self.layout_at = now;
         for (slot, relays) in self.slots.iter_mut().zip(live) {
@@ -408,10 +378,7 @@ impl Supervisor {
                 self.acquire(index, shard).await?;
             }
         }
-        events::leases(
-            &self.slots[index].route.spec.name,
-            self.slots[index].held.len(),
-        );
+        events::leases(&self.slots[index].route.spec.name, self.slots[index].held.len());
         Ok(())
     }
 
@@ -419,10 +386,7 @@ impl Supervisor {
         let slot = &mut self.slots[index];
         let claim = Claim {
             route: slot.route.spec.name.clone(),
-            shard: Shard {
-                index: shard,
-                of: slot.layout.shards,
-            },
+            shard: Shard { index: shard, of: slot.layout.shards },
             relay: self.beat.id,
             ttl: self.context.settings.lease,
         };
@@ -441,14 +405,7 @@ impl Supervisor {
         slot.held.insert(shard, stop.clone());
         let task = self.tasks.spawn(server.serve(stop));
         let generation = slot.generation;
-        self.serving.insert(
-            task.id(),
-            Serving {
-                slot: index,
-                shard,
-                generation,
-            },
-        );
+        self.serving.insert(task.id(), Serving { slot: index, shard, generation });
         Ok(())
     }
 

@@ -114,12 +114,8 @@ impl Window {
     pub(crate) fn add_batch(&mut self, batch: Batch, now: Duration) {
         for fetched in batch.messages {
             let id = self.log_first + self.log.len() as u64;
-            let delivery = Delivery {
-                seq: fetched.seq,
-                message: fetched.message,
-                attempt: 1,
-                redriven: 0,
-            };
+            let delivery =
+                Delivery { seq: fetched.seq, message: fetched.message, attempt: 1, redriven: 0 };
             self.bytes += delivery.message.weight();
             let lane = delivery.message.key.as_deref().map(lane_id);
             self.log.push_back(Item {
@@ -139,11 +135,7 @@ impl Window {
             }
         }
         let until = self.log_first + self.log.len() as u64;
-        self.marks.push_back(Mark {
-            until,
-            end: batch.end,
-            snapshot: batch.snapshot,
-        });
+        self.marks.push_back(Mark { until, end: batch.end, snapshot: batch.snapshot });
         self.advance();
     }
 
@@ -230,19 +222,11 @@ impl Window {
     }
 
     fn block(&mut self, key: String, now: Duration) {
-        let Self {
-            lanes,
-            log,
-            log_first,
-            parked,
-            ..
-        } = self;
+        let Self { lanes, log, log_first, parked, .. } = self;
         let is_of_key = |id: ItemId| {
             let item = match id.checked_sub(PARKED_FIRST) {
                 Some(_) => parked.get(&id),
-                None => usize::try_from(id - *log_first)
-                    .ok()
-                    .and_then(|index| log.get(index)),
+                None => usize::try_from(id - *log_first).ok().and_then(|index| log.get(index)),
             };
             item.and_then(Item::key) == Some(&key)
         };
@@ -270,27 +254,13 @@ impl Window {
     fn park_behind(&mut self, id: ItemId, now: Duration) {
         let seq = self.log_item(id).delivery.seq;
         let next = Next::Retry(Duration::ZERO);
-        self.park(
-            id,
-            Repark {
-                seq,
-                attempts: 0,
-                unknowns: 0,
-                failure: None,
-                next,
-            },
-            now,
-        );
+        self.park(id, Repark { seq, attempts: 0, unknowns: 0, failure: None, next }, now);
     }
 
     fn park(&mut self, id: ItemId, report: Repark, now: Duration) {
         let item = self.log_item(id);
         item.is_done = true;
-        let park = Park {
-            message: item.delivery.message.clone(),
-            age: item.age(now),
-            report,
-        };
+        let park = Park { message: item.delivery.message.clone(), age: item.age(now), report };
         self.pending.park.push(park);
     }
 
@@ -353,13 +323,7 @@ impl Window {
                 "unknown",
                 format!("no answer to {unknowns} sends while others passed"),
             ));
-            let report = Repark {
-                seq,
-                attempts: 0,
-                unknowns,
-                failure,
-                next: next(unknowns),
-            };
+            let report = Repark { seq, attempts: 0, unknowns, failure, next: next(unknowns) };
             self.set_aside(id, report, now);
         }
     }
@@ -368,11 +332,7 @@ impl Window {
     fn forget_behind(&mut self, item: &Item) {
         let Some(lane) = item.lane else { return };
         let Self { lanes, parked, .. } = self;
-        let is_behind = |id| {
-            parked
-                .get(&id)
-                .is_some_and(|other| other.key() == item.key())
-        };
+        let is_behind = |id| parked.get(&id).is_some_and(|other| other.key() == item.key());
         for id in lanes.remove(lane, is_behind) {
             self.forget_parked(id);
         }
@@ -395,11 +355,7 @@ impl Window {
             self.unconfirmed += 1;
             last = Some(item.delivery.seq);
         }
-        while self
-            .marks
-            .front()
-            .is_some_and(|mark| mark.until <= self.log_first)
-        {
+        while self.marks.front().is_some_and(|mark| mark.until <= self.log_first) {
             let mark = self.marks.pop_front().expect("just looked at");
             self.has_skipped |= mark.end > self.settled.seq();
             self.settled = self.settled.passed(mark.end, &mark.snapshot);
@@ -431,12 +387,7 @@ impl Window {
     }
 
     fn has_pending(&self) -> bool {
-        let Settlement {
-            park,
-            repark,
-            delivered,
-            ..
-        } = &self.pending;
+        let Settlement { park, repark, delivered, .. } = &self.pending;
         !(park.is_empty() && repark.is_empty() && delivered.is_empty())
     }
 

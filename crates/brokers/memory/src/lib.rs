@@ -69,10 +69,7 @@ impl MemoryBroker {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            shared: Arc::new(Shared {
-                state: Mutex::default(),
-                arrived: Notify::new(),
-            }),
+            shared: Arc::new(Shared { state: Mutex::default(), arrived: Notify::new() }),
             orders_within_call: true,
         }
     }
@@ -80,10 +77,7 @@ impl MemoryBroker {
     /// A broker that promises no order within a call, as most real ones.
     #[must_use]
     pub fn unordered() -> Self {
-        Self {
-            orders_within_call: false,
-            ..Self::new()
-        }
+        Self { orders_within_call: false, ..Self::new() }
     }
 
     /// Makes the broker unreachable, or reachable again.
@@ -124,24 +118,13 @@ impl MemoryBroker {
     /// acknowledging.
     #[must_use]
     pub fn subscribe(&self, name: &str) -> MemorySubscriber {
-        self.state()
-            .subscriptions
-            .entry(name.to_owned())
-            .or_default()
-            .again
-            .clear();
-        MemorySubscriber {
-            broker: self.clone(),
-            name: name.to_owned(),
-        }
+        self.state().subscriptions.entry(name.to_owned()).or_default().again.clear();
+        MemorySubscriber { broker: self.clone(), name: name.to_owned() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Short critical sections without await; a poisoned one left the state whole.
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn publish_now(&self, messages: &[Arc<Delivery>]) -> (Vec<Outcome>, bool) {
@@ -177,11 +160,7 @@ impl State {
         if self.is_down {
             return unreachable("the broker is down");
         }
-        match self
-            .rule
-            .as_ref()
-            .map_or(Script::Take, |rule| rule(delivery))
-        {
+        match self.rule.as_ref().map_or(Script::Take, |rule| rule(delivery)) {
             Script::Take => {
                 self.log.push(delivery.message.clone());
                 Outcome::Acked
@@ -206,10 +185,7 @@ fn unreachable(detail: &str) -> Outcome {
 #[async_trait]
 impl Broker for MemoryBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities {
-            orders_within_call: self.orders_within_call,
-            call_messages_max: 256,
-        }
+        BrokerCapabilities { orders_within_call: self.orders_within_call, call_messages_max: 256 }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
@@ -243,15 +219,9 @@ pub struct MemorySubscriber {
 impl MemorySubscriber {
     fn next(&self) -> Option<Incoming> {
         let mut state = self.broker.state();
-        let State {
-            log, subscriptions, ..
-        } = &mut *state;
+        let State { log, subscriptions, .. } = &mut *state;
         let subscription = subscriptions.get_mut(&self.name)?;
-        let again = subscription
-            .open
-            .difference(&subscription.again)
-            .next()
-            .copied();
+        let again = subscription.open.difference(&subscription.again).next().copied();
         let receipt = match again {
             Some(receipt) => receipt,
             None if subscription.next < log.len() as u64 => {
@@ -263,10 +233,7 @@ impl MemorySubscriber {
         subscription.open.insert(receipt);
         subscription.again.insert(receipt);
         let index = usize::try_from(receipt).expect("an index of a vector");
-        Some(Incoming {
-            message: log[index].clone(),
-            receipt,
-        })
+        Some(Incoming { message: log[index].clone(), receipt })
     }
 }
 
@@ -300,12 +267,7 @@ mod tests {
 
     fn delivery(key: &str, payload: &'static str) -> Arc<Delivery> {
         let message = Message::from_bytes("t", Some(key), payload);
-        Arc::new(Delivery {
-            seq: 1,
-            message,
-            attempt: 1,
-            redriven: 0,
-        })
+        Arc::new(Delivery { seq: 1, message, attempt: 1, redriven: 0 })
     }
 
     #[tokio::test]
@@ -326,12 +288,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_acknowledged_comes_again_to_the_next_subscriber() {
         let broker = MemoryBroker::new();
-        broker
-            .publish(
-                &[delivery("a", "1"), delivery("a", "2")],
-                Duration::from_secs(1),
-            )
-            .await;
+        broker.publish(&[delivery("a", "1"), delivery("a", "2")], Duration::from_secs(1)).await;
         let mut first = broker.subscribe("s");
         let one = first.receive().await.unwrap();
         let two = first.receive().await.unwrap();
@@ -339,9 +296,6 @@ mod tests {
         drop(first);
         let mut second = broker.subscribe("s");
         assert_eq!(second.receive().await.unwrap().message.id, one.message.id);
-        assert!(
-            second.next().is_none(),
-            "acknowledged messages do not come again"
-        );
+        assert!(second.next().is_none(), "acknowledged messages do not come again");
     }
 }

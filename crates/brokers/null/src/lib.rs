@@ -21,10 +21,7 @@ impl NullBroker {
 #[async_trait]
 impl Broker for NullBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities {
-            orders_within_call: true,
-            call_messages_max: usize::MAX,
-        }
+        BrokerCapabilities { orders_within_call: true, call_messages_max: usize::MAX }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], _deadline: Duration) -> Vec<Outcome> {

@@ -34,9 +34,7 @@ impl StdoutBroker {
 
     /// Writes to something else.
     pub fn with_output(output: impl AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self {
-            output: Mutex::new(Box::new(output)),
-        }
+        Self { output: Mutex::new(Box::new(output)) }
     }
 
     async fn write(&self, lines: &[u8]) -> io::Result<()> {
@@ -82,11 +80,7 @@ fn line(delivery: &Delivery) -> Vec<u8> {
         key: message.key.as_deref(),
         event_type: message.event_type.as_deref(),
         content_type: &message.content_type,
-        headers: message
-            .headers
-            .iter()
-            .map(|(n, v)| (n.clone(), v.as_str().into()))
-            .collect(),
+        headers: message.headers.iter().map(|(n, v)| (n.clone(), v.as_str().into())).collect(),
         payload: text,
         payload_base64: text.is_none().then(|| STANDARD.encode(&message.payload)),
         attempt: delivery.attempt,
@@ -99,17 +93,11 @@ fn line(delivery: &Delivery) -> Vec<u8> {
 #[async_trait]
 impl Broker for StdoutBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities {
-            orders_within_call: true,
-            call_messages_max: CALL_MESSAGES_MAX,
-        }
+        BrokerCapabilities { orders_within_call: true, call_messages_max: CALL_MESSAGES_MAX }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
-        let lines: Vec<u8> = messages
-            .iter()
-            .flat_map(|delivery| line(delivery))
-            .collect();
+        let lines: Vec<u8> = messages.iter().flat_map(|delivery| line(delivery)).collect();
         let outcome = match timeout(deadline, self.write(&lines)).await {
             Ok(Ok(())) => Outcome::Acked,
             // Part of the lines may have gone out before the error.
@@ -136,12 +124,7 @@ mod tests {
     use super::*;
 
     fn delivery(message: Message) -> Arc<Delivery> {
-        Arc::new(Delivery {
-            seq: 7,
-            message,
-            attempt: 1,
-            redriven: 0,
-        })
+        Arc::new(Delivery { seq: 7, message, attempt: 1, redriven: 0 })
     }
 
     #[tokio::test]
@@ -151,17 +134,14 @@ mod tests {
         let text = Message::from_bytes("orders", Some("42"), "{\"a\":\"line\\nbreak\"}")
             .header("tenant", "acme");
         let binary = Message::from_bytes("blobs", None, vec![0, 255]);
-        let outcomes = broker
-            .publish(&[delivery(text), delivery(binary)], Duration::from_secs(5))
-            .await;
+        let outcomes =
+            broker.publish(&[delivery(text), delivery(binary)], Duration::from_secs(5)).await;
         assert_eq!(outcomes, vec![Outcome::Acked, Outcome::Acked]);
         drop(broker);
         let mut output = String::new();
         far.read_to_string(&mut output).await.unwrap();
-        let lines: Vec<serde_json::Value> = output
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let lines: Vec<serde_json::Value> =
+            output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["key"], "42");
         assert_eq!(lines[0]["payload"], "{\"a\":\"line\\nbreak\"}");
@@ -176,10 +156,7 @@ mod tests {
         drop(far);
         let broker = StdoutBroker::with_output(near);
         let outcomes = broker
-            .publish(
-                &[delivery(Message::from_bytes("t", None, "x"))],
-                Duration::from_secs(5),
-            )
+            .publish(&[delivery(Message::from_bytes("t", None, "x"))], Duration::from_secs(5))
             .await;
         assert!(matches!(outcomes[0], Outcome::Unknown(_)));
     }

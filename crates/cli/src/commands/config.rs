@@ -25,9 +25,7 @@ pub(crate) fn run(
 
 fn check(inputs: &Inputs, terminal: &mut Terminal<'_>) -> anyhow::Result<ExitCode> {
     let config = super::load(inputs, Needs::Relay, terminal)?;
-    let file = config
-        .file
-        .map_or("no file".to_owned(), |file| file.display().to_string());
+    let file = config.file.map_or("no file".to_owned(), |file| file.display().to_string());
     let brokers = count(config.brokers.len() as u64, "broker");
     let routes = count(config.routes.len() as u64, "route");
     writeln!(terminal.out, "ok: {file}, {brokers}, {routes}")?;

@@ -24,11 +24,7 @@ pub(crate) async fn run(
     inputs: &Inputs,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let mut report = Report {
-        is_json: args.json,
-        failed: 0,
-        terminal,
-    };
+    let mut report = Report { is_json: args.json, failed: 0, terminal };
     match config::load(inputs, Needs::Store) {
         Ok(config) => {
             report.config(&config)?;
@@ -62,26 +58,12 @@ struct Report<'a, 't> {
 
 impl Report<'_, '_> {
     fn ok(&mut self, area: &str, what: impl Into<String>) -> io::Result<()> {
-        self.add(
-            area,
-            &Finding {
-                ok: true,
-                what: what.into(),
-                fix: None,
-            },
-        )
+        self.add(area, &Finding { ok: true, what: what.into(), fix: None })
     }
 
     fn fail(&mut self, area: &str, what: String, fix: impl Into<String>) -> io::Result<()> {
         let fix = Some(fix.into()).filter(|fix: &String| !fix.is_empty());
-        self.add(
-            area,
-            &Finding {
-                ok: false,
-                what,
-                fix,
-            },
-        )
+        self.add(area, &Finding { ok: false, what, fix })
     }
 
     fn add(&mut self, area: &str, finding: &Finding) -> io::Result<()> {
@@ -98,12 +80,7 @@ impl Report<'_, '_> {
         let out = &mut self.terminal.out;
         writeln!(out, "{} {area:7} {}", style.apply_to(word), finding.what)?;
         if let Some(fix) = &finding.fix {
-            writeln!(
-                out,
-                "{:12} fix: {}",
-                "",
-                fix.replace('\n', "\n                  ")
-            )?;
+            writeln!(out, "{:12} fix: {}", "", fix.replace('\n', "\n                  "))?;
         }
         Ok(())
     }
@@ -141,17 +118,10 @@ async fn store(config: &Config, report: &mut Report<'_, '_>) -> anyhow::Result<(
         let fix = format!("`posthaste explain {}` says what to do", error.kind.code());
         return Ok(report.fail("store", error.to_string(), fix)?);
     }
-    report.ok(
-        "store",
-        format!(
-            "{}: tables and server are as they should be",
-            redact_url(&url.0)
-        ),
-    )?;
+    report
+        .ok("store", format!("{}: tables and server are as they should be", redact_url(&url.0)))?;
     match store.examine().await {
-        Ok(findings) => findings
-            .iter()
-            .try_for_each(|finding| report.add("store", finding))?,
+        Ok(findings) => findings.iter().try_for_each(|finding| report.add("store", finding))?,
         Err(error) => report.fail("store", error.to_string(), "")?,
     }
     delivery(&*store, report).await
@@ -181,21 +151,13 @@ fn lag(status: &Status, report: &mut Report<'_, '_>) -> io::Result<()> {
             report.fail("outbox", what, "start `posthaste relay` with this route")?;
         } else if route.pending > 0 && age > OLD_SECONDS {
             let what = format!("route {name}: the oldest message waits for {}", span(age));
-            report.fail(
-                "outbox",
-                what,
-                "look at the relay's log and /readyz?verbose",
-            )?;
+            report.fail("outbox", what, "look at the relay's log and /readyz?verbose")?;
         } else {
             report.ok("outbox", format!("route {name}: {} pending", route.pending))?;
         }
         if route.dead > 0 {
             let what = format!("route {name}: {}", count(route.dead, "dead letter"));
-            report.fail(
-                "outbox",
-                what,
-                format!("posthaste dead list --route {name}"),
-            )?;
+            report.fail("outbox", what, format!("posthaste dead list --route {name}"))?;
         }
     }
     Ok(())

@@ -23,16 +23,8 @@ const CATALOGUE: &[Entry] = &[
         "another relay has taken the shard over",
         "Nothing: the relay stops serving it. If it happens often, lengthen `relay.lease`.",
     ),
-    (
-        "PH-1003",
-        "the tables are not there",
-        "Run `posthaste migrate`.",
-    ),
-    (
-        "PH-1004",
-        "the tables are older than this program",
-        "Run `posthaste migrate`.",
-    ),
+    ("PH-1003", "the tables are not there", "Run `posthaste migrate`."),
+    ("PH-1004", "the tables are older than this program", "Run `posthaste migrate`."),
     (
         "PH-1005",
         "the tables are newer than this program",
@@ -68,51 +60,23 @@ const CATALOGUE: &[Entry] = &[
         "the configuration file cannot be read or is not TOML",
         "Mend the line that is named; the path comes from --config.",
     ),
-    (
-        "PH-2002",
-        "no setting has this name",
-        "Use the nearest right name, or remove the key.",
-    ),
+    ("PH-2002", "no setting has this name", "Use the nearest right name, or remove the key."),
     (
         "PH-2003",
         "the value has the wrong type",
         "Durations and sizes are strings with units: poll = \"500ms\", window_bytes = \"16MiB\".",
     ),
-    (
-        "PH-2004",
-        "the value cannot be understood",
-        "The message says what would be right.",
-    ),
-    (
-        "PH-2005",
-        "the value is out of bounds",
-        "Choose one within the bounds that are named.",
-    ),
-    (
-        "PH-2006",
-        "something that is needed is not set",
-        "Set it in the file or the environment.",
-    ),
-    (
-        "PH-2007",
-        "two things have the same name",
-        "Rename one of them.",
-    ),
+    ("PH-2004", "the value cannot be understood", "The message says what would be right."),
+    ("PH-2005", "the value is out of bounds", "Choose one within the bounds that are named."),
+    ("PH-2006", "something that is needed is not set", "Set it in the file or the environment."),
+    ("PH-2007", "two things have the same name", "Rename one of them."),
     (
         "PH-2008",
         "a route names a broker that does not exist",
         "Add the [[broker]], or use another.",
     ),
-    (
-        "PH-2009",
-        "two settings contradict each other",
-        "Change one of the two.",
-    ),
-    (
-        "PH-2010",
-        "no adapter serves URLs of this scheme",
-        "Use one of the schemes that are listed.",
-    ),
+    ("PH-2009", "two settings contradict each other", "Change one of the two."),
+    ("PH-2010", "no adapter serves URLs of this scheme", "Use one of the schemes that are listed."),
     (
         "PH-2011",
         "the file that holds the URL cannot be read or holds none",

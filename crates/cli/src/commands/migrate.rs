@@ -46,8 +46,5 @@ pub(crate) async fn run(
 
 fn configured(inputs: &Inputs, terminal: &mut Terminal<'_>) -> anyhow::Result<Dialect> {
     let config = super::load(inputs, Needs::Nothing, terminal)?;
-    Ok(config
-        .store
-        .as_ref()
-        .map_or(Dialect::Postgres, adapters::dialect))
+    Ok(config.store.as_ref().map_or(Dialect::Postgres, adapters::dialect))
 }

@@ -26,11 +26,8 @@ use crate::{
 /// # Errors
 /// Whatever ended it; `output::code_of` knows the exit code.
 pub(crate) async fn run(cli: Cli, terminal: &mut Terminal<'_>) -> anyhow::Result<ExitCode> {
-    let inputs = Inputs {
-        file: cli.config,
-        store: cli.store,
-        variables: std::env::vars_os().collect(),
-    };
+    let inputs =
+        Inputs { file: cli.config, store: cli.store, variables: std::env::vars_os().collect() };
     match cli.command {
         Command::Demo(args) => Box::pin(crate::demo::run(args)).await,
         Command::Relay(args) => Box::pin(relay::run(&args, &inputs, terminal)).await,

@@ -17,10 +17,8 @@ use crate::{
 };
 
 /// Pauses between attempts to reach a store that is not there at the start.
-const RECONNECT: Backoff = Backoff {
-    initial: Duration::from_millis(500),
-    max: Duration::from_secs(15),
-};
+const RECONNECT: Backoff =
+    Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(15) };
 
 /// Runs it.
 ///
@@ -105,16 +103,10 @@ async fn reach(
         };
         failures += 1;
         // Never shorter than the first, so that unlucky jitter does not fill the log.
-        let pause = RECONNECT
-            .delay(failures, &mut random)
-            .max(RECONNECT.initial);
+        let pause = RECONNECT.delay(failures, &mut random).max(RECONNECT.initial);
         tracing::warn!(%error, attempt = failures, retry_in = ?pause, "the store cannot be used");
         board.set_store(Err(error.to_string()));
-        if stop
-            .run_until_cancelled(tokio::time::sleep(pause))
-            .await
-            .is_none()
-        {
+        if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return Ok(None);
         }
     }
@@ -137,9 +129,9 @@ fn reason(error: Error) -> anyhow::Error {
     let message = error.to_string();
     match error {
         Error::Store(error) => error.into(),
-        Error::Unreachable { .. } => Fault::new(UNREACHABLE, message)
-            .help("`posthaste doctor` looks at every broker")
-            .into(),
+        Error::Unreachable { .. } => {
+            Fault::new(UNREACHABLE, message).help("`posthaste doctor` looks at every broker").into()
+        }
         Error::Busy { .. } => Fault::new(NO, message)
             .help("`posthaste status` says which one; it delivers what is there")
             .into(),

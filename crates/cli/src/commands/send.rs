@@ -39,10 +39,7 @@ pub(crate) async fn run(
     let mut left = count;
     while left > 0 {
         let size = left.min(CHUNK);
-        let fresh = |_| Message {
-            id: MessageId::fresh(),
-            ..message.clone()
-        };
+        let fresh = |_| Message { id: MessageId::fresh(), ..message.clone() };
         let messages: Vec<Message> = (0..size).map(fresh).collect();
         store.append(&messages).await?;
         for message in &messages {
@@ -67,15 +64,11 @@ fn message(args: SendArgs) -> anyhow::Result<Message> {
         }
         (None, None) if io::stdin().is_terminal() => {
             let fault = Fault::new(USAGE, "there is no payload");
-            return Err(fault
-                .help("give --payload TEXT or --file FILE, or pipe it in")
-                .into());
+            return Err(fault.help("give --payload TEXT or --file FILE, or pipe it in").into());
         }
         (None, None) => {
             let mut bytes = Vec::new();
-            io::stdin()
-                .read_to_end(&mut bytes)
-                .context("cannot read standard input")?;
+            io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
             bytes
         }
     };
@@ -89,17 +82,11 @@ fn message(args: SendArgs) -> anyhow::Result<Message> {
 /// Whether a route of the configuration or of the store takes the topic.
 async fn is_routed(topic: &str, config: &Config, store: &dyn Store) -> anyhow::Result<bool> {
     let matches = |pattern: &TopicPattern| pattern.matches(topic);
-    if config
-        .routes
-        .iter()
-        .any(|route| route.spec.topics.iter().any(matches))
-    {
+    if config.routes.iter().any(|route| route.spec.topics.iter().any(matches)) {
         return Ok(true);
     }
     let status = store.status().await?;
     let patterns = status.routes.iter().flat_map(|route| &route.topics);
-    let is_routed = patterns
-        .filter_map(|text| text.parse().ok())
-        .any(|pattern| matches(&pattern));
+    let is_routed = patterns.filter_map(|text| text.parse().ok()).any(|pattern| matches(&pattern));
     Ok(is_routed)
 }

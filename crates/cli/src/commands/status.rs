@@ -112,16 +112,8 @@ fn render(status: &Status) -> io::Result<Vec<u8>> {
 }
 
 fn routes(status: &Status) -> comfy_table::Table {
-    let mut table = table(&[
-        "route",
-        "topics",
-        "pending",
-        "oldest",
-        "retrying",
-        "dead",
-        "shards",
-        "served by",
-    ]);
+    let mut table =
+        table(&["route", "topics", "pending", "oldest", "retrying", "dead", "shards", "served by"]);
     for route in &status.routes {
         table.add_row([
             route.name.clone(),
@@ -142,11 +134,7 @@ fn routes(status: &Status) -> comfy_table::Table {
 }
 
 fn shards(route: &RouteStatus) -> String {
-    let held = route
-        .leases
-        .iter()
-        .filter(|lease| lease.relay.is_some())
-        .count();
+    let held = route.leases.iter().filter(|lease| lease.relay.is_some()).count();
     format!("{held}/{}", route.leases.len().max(1))
 }
 

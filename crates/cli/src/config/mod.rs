@@ -113,18 +113,11 @@ pub(crate) struct RouteConfig {
 pub(crate) fn load(inputs: &Inputs, needs: Needs) -> Result<Config, Problems> {
     let mut reading = Reading::default();
     let (file, mut root) = read_file(inputs.file.as_deref(), &mut reading.problems);
-    sources::merge_env(
-        &mut root,
-        inputs.variables.iter().cloned(),
-        &mut reading.problems,
-    );
+    sources::merge_env(&mut root, inputs.variables.iter().cloned(), &mut reading.problems);
     if let Some(url) = &inputs.store {
         let origin = Origin::Flag("--store");
-        let node = Node {
-            value: Value::Text(url.clone()),
-            origin: origin.clone(),
-            key_origin: origin,
-        };
+        let node =
+            Node { value: Value::Text(url.clone()), origin: origin.clone(), key_origin: origin };
         if let Err(what) = sources::set(&mut root, &["store".to_owned(), "url".to_owned()], node) {
             reading.problems.push(Problem::new("PH-2013", what));
         }

@@ -23,13 +23,7 @@ pub(crate) struct Problem {
 impl Problem {
     /// A problem without a place.
     pub(crate) fn new(code: &'static str, what: impl Into<String>) -> Self {
-        Self {
-            code,
-            what: what.into(),
-            place: String::new(),
-            order: (usize::MAX, 0),
-            help: None,
-        }
+        Self { code, what: what.into(), place: String::new(), order: (usize::MAX, 0), help: None }
     }
 
     /// Says where.
@@ -93,10 +87,8 @@ impl Problems {
 /// apart for certain is not shown at all.
 pub(crate) fn redact_url(text: &str) -> String {
     let scheme = text.split(':').next().unwrap_or_default();
-    let is_scheme = !scheme.is_empty()
-        && scheme
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '+');
+    let is_scheme =
+        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
     let hidden = if is_scheme && text.contains("://") {
         format!("{scheme}://(not shown)")
     } else {
@@ -142,9 +134,7 @@ pub(crate) fn redact(text: &str) -> String {
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
-    ["password", "passwd", "secret", "token", "key"]
-        .iter()
-        .any(|word| name.contains(word))
+    ["password", "passwd", "secret", "token", "key"].iter().any(|word| name.contains(word))
 }
 
 /// The passwords in a URL, as written and decoded, longest first: for taking them out of the text
@@ -180,14 +170,8 @@ mod tests {
     #[test]
     fn passwords_never_show() {
         for (url, shown) in [
-            (
-                "postgres://app:hunter2@db/shop",
-                "postgres://app:***@db/shop",
-            ),
-            (
-                "postgres://db/shop?password=hunter2&a=b",
-                "postgres://db/shop?password=***&a=b",
-            ),
+            ("postgres://app:hunter2@db/shop", "postgres://app:***@db/shop"),
+            ("postgres://db/shop?password=hunter2&a=b", "postgres://db/shop?password=***&a=b"),
             ("postgres://app:1/hunter2@db/shop", "postgres://(not shown)"),
             ("postgres://app:a/hunter2@db/shop", "postgres://(not shown)"),
             ("postgres//app:hunter2@db/shop", "(not shown)"),

@@ -40,11 +40,7 @@ pub(crate) struct Section<'a> {
 impl<'a> Section<'a> {
     /// The root.
     pub(crate) fn root(table: &'a Table) -> Self {
-        Self {
-            path: String::new(),
-            table: Some(table),
-            asked: Vec::new(),
-        }
+        Self { path: String::new(), table: Some(table), asked: Vec::new() }
     }
 
     /// A table in this one; empty where it is missing.
@@ -55,18 +51,12 @@ impl<'a> Section<'a> {
                 Value::Table(table) => Some(table),
                 _ => {
                     let example = format!("a section, written `[{}]`", self.key(key));
-                    reading
-                        .problems
-                        .push(wrong_type(&self.key(key), node, &example));
+                    reading.problems.push(wrong_type(&self.key(key), node, &example));
                     None
                 }
             },
         };
-        Section {
-            path: self.key(key),
-            table,
-            asked: Vec::new(),
-        }
+        Section { path: self.key(key), table, asked: Vec::new() }
     }
 
     /// The tables of a list of tables.
@@ -80,20 +70,14 @@ impl<'a> Section<'a> {
         };
         let wanted = format!("a list of sections, each written `[[{}]]`", self.key(key));
         let Value::List(items) = &node.value else {
-            reading
-                .problems
-                .push(wrong_type(&self.key(key), node, &wanted));
+            reading.problems.push(wrong_type(&self.key(key), node, &wanted));
             return Vec::new();
         };
         let mut sections = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let path = format!("{}[{index}]", self.key(key));
             if let Value::Table(table) = &item.value {
-                sections.push(Section {
-                    path,
-                    table: Some(table),
-                    asked: Vec::new(),
-                });
+                sections.push(Section { path, table: Some(table), asked: Vec::new() });
             } else {
                 reading.problems.push(wrong_type(&path, item, &wanted));
             }
@@ -118,17 +102,13 @@ impl<'a> Section<'a> {
             }
             Err(None) => {
                 let wanted = T::WANTED;
-                reading
-                    .problems
-                    .push(wrong_type(&self.key(key), node, wanted));
+                reading.problems.push(wrong_type(&self.key(key), node, wanted));
                 None
             }
             Err(Some(rule)) => {
                 let what = format!("`{}` is {}: {rule}", self.key(key), describe(&node.value));
                 let problem = Problem::new("PH-2004", what).at(&node.origin);
-                reading
-                    .problems
-                    .push(problem.help(format!("give {}", T::WANTED)));
+                reading.problems.push(problem.help(format!("give {}", T::WANTED)));
                 None
             }
         }
@@ -179,9 +159,7 @@ impl<'a> Section<'a> {
     ) -> Option<T> {
         if self.origin(key) == Origin::Default {
             let what = format!("`{}` is missing", self.key(key));
-            reading
-                .problems
-                .push(Problem::new("PH-2006", what).at(&self.place()).help(help));
+            reading.problems.push(Problem::new("PH-2006", what).at(&self.place()).help(help));
         }
         self.get(key, reading)
     }
@@ -223,10 +201,7 @@ impl<'a> Section<'a> {
             Origin::File { line, .. } => *line,
             _ => usize::MAX,
         };
-        nodes
-            .map(|node| node.key_origin.clone())
-            .min_by_key(place)
-            .unwrap_or(Origin::Default)
+        nodes.map(|node| node.key_origin.clone()).min_by_key(place).unwrap_or(Origin::Default)
     }
 
     fn take(&mut self, key: &'static str) -> Option<&'a Node> {
@@ -235,12 +210,7 @@ impl<'a> Section<'a> {
     }
 
     fn show(&self, key: &'static str, value: Option<String>, origin: &Origin, to: &mut Reading) {
-        to.shown.push(Shown {
-            section: self.path.clone(),
-            key,
-            value,
-            origin: origin.clone(),
-        });
+        to.shown.push(Shown { section: self.path.clone(), key, value, origin: origin.clone() });
     }
 }
 
@@ -256,9 +226,7 @@ pub(crate) fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str>
 
 fn wrong_type(key: &str, node: &Node, wanted: &str) -> Problem {
     let what = format!("`{key}` is {}", describe(&node.value));
-    Problem::new("PH-2003", what)
-        .at(&node.origin)
-        .help(format!("give {wanted}"))
+    Problem::new("PH-2003", what).at(&node.origin).help(format!("give {wanted}"))
 }
 
 fn describe(value: &Value) -> String {

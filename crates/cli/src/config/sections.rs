@@ -64,11 +64,7 @@ fn read_store(mut section: Section<'_>, reading: &mut Reading) -> Option<SecretU
     let problems = &mut reading.problems;
     if url.is_some() && path.is_some() {
         let what = format!("`store.url_file` is set, and so is `store.url` ({origin})");
-        problems.push(
-            Problem::new("PH-2009", what)
-                .at(&path_origin)
-                .help("keep one of them"),
-        );
+        problems.push(Problem::new("PH-2009", what).at(&path_origin).help("keep one of them"));
     }
     let from_file = path.and_then(|path| validate::secret_file(&path, &path_origin, problems));
     for (url, origin) in [(&url, &origin), (&from_file, &path_origin)] {
@@ -104,12 +100,7 @@ fn read_relay(mut section: Section<'_>, reading: &mut Reading) -> posthaste_rela
             let size = section.within("window_bytes", default, bounds, reading);
             usize::try_from(size.0).unwrap_or(usize::MAX)
         },
-        drain: section.within(
-            "drain",
-            default.drain,
-            Duration::ZERO..=seconds(3600),
-            reading,
-        ),
+        drain: section.within("drain", default.drain, Duration::ZERO..=seconds(3600), reading),
         ..default
     };
     let name = Some(&settings.name);
@@ -174,10 +165,7 @@ fn read_broker(
         let schemes = crate::adapters::BROKER_SCHEMES;
         validate::scheme(&key, url, schemes, &origin, &mut reading.problems);
     }
-    Some(BrokerConfig {
-        name: name?,
-        url: url?,
-    })
+    Some(BrokerConfig { name: name?, url: url? })
 }
 
 fn read_route(
@@ -234,9 +222,7 @@ fn read_retry(mut section: Section<'_>, reading: &mut Reading) -> RetryPolicy {
             max.show()
         );
         let problem = Problem::new("PH-2009", what).at(&section.origin("initial"));
-        reading
-            .problems
-            .push(problem.help("the first delay is the shortest"));
+        reading.problems.push(problem.help("the first delay is the shortest"));
     }
     let attempts_max = section.within("attempts", default.attempts_max, 1..=100_000, reading);
     let OrOff(age_max) = section.or("age", OrOff(default.age_max), reading);
@@ -245,12 +231,7 @@ fn read_retry(mut section: Section<'_>, reading: &mut Reading) -> RetryPolicy {
         OnDeadWord::Block => OnDead::Block,
     };
     section.finish(reading);
-    RetryPolicy {
-        backoff: Backoff { initial, max },
-        attempts_max,
-        age_max,
-        on_dead,
-    }
+    RetryPolicy { backoff: Backoff { initial, max }, attempts_max, age_max, on_dead }
 }
 
 /// What the machine is called, as the name of a relay people can find.
@@ -260,9 +241,5 @@ fn host_name() -> String {
     let mut name = name.unwrap_or_default();
     name.retain(validate::is_plain);
     name.truncate(validate::NAME_BYTES_MAX);
-    if name.is_empty() {
-        "relay".to_owned()
-    } else {
-        name
-    }
+    if name.is_empty() { "relay".to_owned() } else { name }
 }

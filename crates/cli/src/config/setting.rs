@@ -112,8 +112,7 @@ impl Setting for OrOff {
     }
 
     fn show(&self) -> String {
-        self.0
-            .map_or("\"off\"".to_owned(), |duration| duration.show())
+        self.0.map_or("\"off\"".to_owned(), |duration| duration.show())
     }
 }
 
@@ -139,13 +138,9 @@ impl Setting for ByteSize {
         let Value::Text(text) = value else {
             return Err(None);
         };
-        let split = text
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len());
+        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = (&text[..split], text[split..].trim());
-        let scale = BYTE_UNITS
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(unit));
+        let scale = BYTE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
         let Some((_, scale)) = scale else {
             return Err(Some(match unit {
                 "" => "the unit is missing".to_owned(),
@@ -153,15 +148,12 @@ impl Setting for ByteSize {
             }));
         };
         let bytes = number.parse().ok().and_then(|n: u64| n.checked_mul(*scale));
-        bytes
-            .map(Self)
-            .ok_or_else(|| Some(format!("`{number}` is not a number of {unit}")))
+        bytes.map(Self).ok_or_else(|| Some(format!("`{number}` is not a number of {unit}")))
     }
 
     fn show(&self) -> String {
-        let unit = BYTE_UNITS
-            .iter()
-            .find(|(_, scale)| self.0 >= *scale && self.0.is_multiple_of(*scale));
+        let unit =
+            BYTE_UNITS.iter().find(|(_, scale)| self.0 >= *scale && self.0.is_multiple_of(*scale));
         let (name, scale) = unit.unwrap_or(&("B", 1));
         format!("\"{}{name}\"", self.0 / scale)
     }
@@ -190,17 +182,11 @@ impl Setting for Topics {
             return Err(Some("it would match nothing".to_owned()));
         }
         let patterns = texts.into_iter().map(str::parse).collect::<Result<_, _>>();
-        patterns
-            .map(Self)
-            .map_err(|invalid: posthaste_core::Invalid| Some(invalid.to_string()))
+        patterns.map(Self).map_err(|invalid: posthaste_core::Invalid| Some(invalid.to_string()))
     }
 
     fn show(&self) -> String {
-        let topics: Vec<String> = self
-            .0
-            .iter()
-            .map(|t| t.as_str().to_owned().show())
-            .collect();
+        let topics: Vec<String> = self.0.iter().map(|t| t.as_str().to_owned().show()).collect();
         format!("[{}]", topics.join(", "))
     }
 }
@@ -224,9 +210,7 @@ impl Setting for Listen {
     }
 
     fn show(&self) -> String {
-        self.0
-            .map_or("off".to_owned(), |address| address.to_string())
-            .show()
+        self.0.map_or("off".to_owned(), |address| address.to_string()).show()
     }
 }
 
@@ -248,11 +232,7 @@ impl Setting for SecretUrl {
             return Err(None);
         };
         match text.split_once(':') {
-            Some((scheme, _))
-                if scheme
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || c == '+') =>
-            {
+            Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
                 Ok(Self(text.trim().to_owned()))
             }
             _ => Err(Some("it has no scheme".to_owned())),
@@ -276,10 +256,7 @@ mod tests {
             assert_eq!(size.show(), format!("\"{}\"", text.replace(' ', "")));
         }
         for text in ["16", "MiB", "16XB", "", "99999999999GiB"] {
-            assert!(
-                ByteSize::parse(&Value::Text(text.to_owned())).is_err(),
-                "{text}"
-            );
+            assert!(ByteSize::parse(&Value::Text(text.to_owned())).is_err(), "{text}");
         }
     }
 

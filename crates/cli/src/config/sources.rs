@@ -167,11 +167,8 @@ pub(crate) fn merge_env(
             problems.push(Problem::new("PH-2003", "the value is not UTF-8").at(&origin));
             continue;
         };
-        let node = Node {
-            value: Value::Text(value),
-            origin: origin.clone(),
-            key_origin: origin.clone(),
-        };
+        let node =
+            Node { value: Value::Text(value), origin: origin.clone(), key_origin: origin.clone() };
         if let Err(what) = set(root, &path, node) {
             problems.push(Problem::new("PH-2013", what).at(&origin));
         }
@@ -195,9 +192,7 @@ pub(crate) fn set(table: &mut Table, path: &[String], node: Node) -> Result<(), 
             "url_file" => "url",
             _ => "",
         };
-        if table
-            .get(sibling)
-            .is_some_and(|sibling| is_earlier_layer(&sibling.origin, &node.origin))
+        if table.get(sibling).is_some_and(|sibling| is_earlier_layer(&sibling.origin, &node.origin))
         {
             table.remove(sibling);
         }
@@ -206,11 +201,7 @@ pub(crate) fn set(table: &mut Table, path: &[String], node: Node) -> Result<(), 
     }
     let is_list = rest[0].parse::<usize>().is_ok();
     let entry = table.entry(key.clone()).or_insert_with(|| Node {
-        value: if is_list {
-            Value::List(Vec::new())
-        } else {
-            Value::Table(Table::new())
-        },
+        value: if is_list { Value::List(Vec::new()) } else { Value::Table(Table::new()) },
         ..node.clone()
     });
     match &mut entry.value {
@@ -240,10 +231,7 @@ fn set_item(key: &str, items: &mut Vec<Node>, path: &[String], node: Node) -> Re
         ));
     }
     if index == items.len() {
-        items.push(Node {
-            value: Value::Table(Table::new()),
-            ..node.clone()
-        });
+        items.push(Node { value: Value::Table(Table::new()), ..node.clone() });
     }
     if path.len() == 1 {
         items[index] = node;
@@ -320,10 +308,7 @@ mod tests {
 
     #[test]
     fn a_later_layer_replaces_url_by_url_file() {
-        let (root, _) = merged(
-            "[store]\nurl = \"a:\"\n",
-            &[("POSTHASTE_STORE__URL_FILE", "f")],
-        );
+        let (root, _) = merged("[store]\nurl = \"a:\"\n", &[("POSTHASTE_STORE__URL_FILE", "f")]);
         assert_eq!(section(&root, "store").len(), 1);
     }
 

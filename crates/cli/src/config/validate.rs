@@ -88,20 +88,13 @@ pub(crate) fn reference(
         return;
     }
     let shown = redact(broker);
-    let what = format!(
-        "`{}` is {shown:?}, and no broker has that name",
-        section.key("broker")
-    );
+    let what = format!("`{}` is {shown:?}, and no broker has that name", section.key("broker"));
     let help = match nearest(broker, &names) {
         Some(near) => format!("did you mean `{near}`?"),
         None if names.is_empty() => "add a [[broker]] with that name".to_owned(),
         None => format!("there are: {}", names.join(", ")),
     };
-    problems.push(
-        Problem::new("PH-2008", what)
-            .at(&section.origin("broker"))
-            .help(help),
-    );
+    problems.push(Problem::new("PH-2008", what).at(&section.origin("broker")).help(help));
 }
 
 /// A publish must end before the lease it happens under.
@@ -159,10 +152,7 @@ pub(crate) fn secret_file(
         },
         Err(error) => error.to_string(),
     };
-    let what = format!(
-        "`store.url_file` is {:?}: {what}",
-        path.display().to_string()
-    );
+    let what = format!("`store.url_file` is {:?}: {what}", path.display().to_string());
     let help = "the file holds the URL and nothing else; relative paths start where the program \
                 was started";
     problems.push(Problem::new("PH-2011", what).at(origin).help(help));
@@ -173,11 +163,7 @@ pub(crate) fn secret_file(
 pub(crate) fn notes(config: &Config, variables: &[(OsString, OsString)]) -> Vec<String> {
     let mut notes = Vec::new();
     for broker in &config.brokers {
-        if !config
-            .routes
-            .iter()
-            .any(|route| route.broker == broker.name)
-        {
+        if !config.routes.iter().any(|route| route.broker == broker.name) {
             notes.push(format!("no route uses the broker `{}`", broker.name));
         }
     }

@@ -90,10 +90,6 @@ impl Screen {
 
 /// A line of the verdict: a mark, what was looked at, and the count.
 pub(super) fn verdict_line(is_good: bool, what: &str, count: &str) -> String {
-    let mark = if is_good {
-        style("✓").green()
-    } else {
-        style("✗").red()
-    };
+    let mark = if is_good { style("✓").green() } else { style("✗").red() };
     format!("  {mark} {what:<46}{count:>10}")
 }

@@ -73,11 +73,7 @@ pub(super) async fn place_orders(
         let customer = fastrand::u64(..CUSTOMERS);
         let is_rolled_back = fastrand::u64(..ROLLBACK_EVERY) == 0;
         place_order(&pool, customer, is_rolled_back).await?;
-        let count = if is_rolled_back {
-            &tally.rolled_back
-        } else {
-            &tally.committed
-        };
+        let count = if is_rolled_back { &tally.rolled_back } else { &tally.committed };
         count.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
@@ -92,11 +88,7 @@ async fn place_order(pool: &SqlitePool, customer: u64, is_rolled_back: bool) -> 
             .fetch_one(&mut *tx)
             .await?;
     let order = uuid::Uuid::now_v7().to_string();
-    let event = OrderPlaced {
-        order: order.clone(),
-        customer,
-        number,
-    };
+    let event = OrderPlaced { order: order.clone(), customer, number };
     let message = Outbox::new().enqueue(&mut tx, &event).await?;
     sqlx::query("INSERT INTO orders VALUES (?, ?, ?, ?)")
         .bind(order)

@@ -53,14 +53,7 @@ impl Verdict {
         )
         .fetch_one(&mut *connection)
         .await?;
-        Ok(Self {
-            committed,
-            delivered,
-            lost,
-            phantom,
-            reordered,
-            duplicates,
-        })
+        Ok(Self { committed, delivered, lost, phantom, reordered, duplicates })
     }
 }
 
@@ -72,12 +65,8 @@ mod tests {
     async fn verdict(orders: &[(&str, i64)], arrivals: &[(&str, i64)]) -> Verdict {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        let shop = shop::open(&format!("sqlite:{}", path("shop.db")))
-            .await
-            .unwrap();
-        let house = warehouse::open(&format!("sqlite:{}", path("house.db")))
-            .await
-            .unwrap();
+        let shop = shop::open(&format!("sqlite:{}", path("shop.db"))).await.unwrap();
+        let house = warehouse::open(&format!("sqlite:{}", path("house.db"))).await.unwrap();
         for (message, number) in orders {
             sqlx::query("INSERT INTO orders VALUES (?1, 1, ?2, ?1)")
                 .bind(message)
@@ -108,13 +97,7 @@ mod tests {
         let phantom = verdict(&orders[..2], &orders).await;
         assert!(!phantom.holds() && phantom.phantom == 1, "{phantom:?}");
         let reordered = verdict(&orders, &[("b", 2), ("a", 1), ("c", 3)]).await;
-        assert!(
-            !reordered.holds() && reordered.reordered == 1,
-            "{reordered:?}"
-        );
-        assert!(
-            !verdict(&[], &[]).await.holds(),
-            "nothing happened, so nothing was shown"
-        );
+        assert!(!reordered.holds() && reordered.reordered == 1, "{reordered:?}");
+        assert!(!verdict(&[], &[]).await.holds(), "nothing happened, so nothing was shown");
     }
 }

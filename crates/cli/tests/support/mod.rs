@@ -66,9 +66,7 @@ pub(crate) struct Bundle {
 impl Bundle {
     /// A folder with this `posthaste.toml`.
     pub(crate) fn new(config: &str) -> Self {
-        let bundle = Self {
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let bundle = Self { folder: tempfile::tempdir().unwrap() };
         bundle.write("posthaste.toml", config);
         bundle
     }
@@ -109,12 +107,8 @@ impl Bundle {
 
     /// Starts it and waits for the line of its log that holds `text`.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut child = self
-            .command(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Running {
             out: lines(child.stdout.take().unwrap()),
             err: lines(child.stderr.take().unwrap()),
@@ -161,10 +155,7 @@ impl Running {
     /// Sends a signal.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        let status = Command::new("kill")
-            .args(["-s", name, &id])
-            .status()
-            .unwrap();
+        let status = Command::new("kill").args(["-s", name, &id]).status().unwrap();
         assert!(status.success());
     }
 
@@ -231,10 +222,7 @@ pub(crate) fn poll(address: &str, path: &str, is_right: impl Fn(u16, &str) -> bo
         if is_right(code, &body) {
             return body;
         }
-        assert!(
-            Instant::now() < deadline,
-            "{path} still says {code}: {body}"
-        );
+        assert!(Instant::now() < deadline, "{path} still says {code}: {body}");
         let _ = pause.recv_timeout(Duration::from_millis(20));
     }
 }

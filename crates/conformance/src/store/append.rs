@@ -111,14 +111,10 @@ async fn every_field_comes_back(kit: Kit) -> Result<(), StoreError> {
 
 async fn large_call_keeps_its_order(kit: Kit) -> Result<(), StoreError> {
     kit.register_all().await?;
-    let sent: Vec<Message> = (0..5_000)
-        .map(|number| keyed("k", number).header("number", number.to_string()))
-        .collect();
+    let sent: Vec<Message> =
+        (0..5_000).map(|number| keyed("k", number).header("number", number.to_string())).collect();
     kit.commit(&sent).await?;
-    assert!(
-        messages(kit.read_log().await?) == sent,
-        "order or content of 5,000 messages changed"
-    );
+    assert!(messages(kit.read_log().await?) == sent, "order or content of 5,000 messages changed");
     Ok(())
 }
 
@@ -184,9 +180,7 @@ async fn plain_insert_equals_the_library(kit: Kit) -> Result<(), StoreError> {
     }
     let read = messages(kit.read_log().await?);
     for pair in read.chunks(2) {
-        let [by_hand, library] = pair else {
-            panic!("{} messages", read.len())
-        };
+        let [by_hand, library] = pair else { panic!("{} messages", read.len()) };
         assert!(!by_hand.id.0.is_nil() && by_hand.id != library.id);
         let mut alike = by_hand.clone();
         alike.id = library.id;

@@ -34,18 +34,12 @@ const NOW: Next = Next::Retry(Duration::ZERO);
 const IN_AN_HOUR: Next = Next::Retry(Duration::from_secs(3600));
 
 async fn settle(kit: &Kit, lease: &Lease, park: Vec<Park>) -> Result<(), StoreError> {
-    let settlement = Settlement {
-        park,
-        ..Settlement::default()
-    };
+    let settlement = Settlement { park, ..Settlement::default() };
     kit.store.settle(lease, &settlement).await.map(drop)
 }
 
 async fn repark(kit: &Kit, lease: &Lease, report: Repark) -> Result<(), StoreError> {
-    let settlement = Settlement {
-        repark: vec![report],
-        ..Settlement::default()
-    };
+    let settlement = Settlement { repark: vec![report], ..Settlement::default() };
     kit.store.settle(lease, &settlement).await.map(drop)
 }
 
@@ -64,10 +58,7 @@ fn any() -> ParkedFilter {
 }
 
 fn of_ids(ids: &[MessageId]) -> ParkedFilter {
-    ParkedFilter {
-        ids: ids.to_vec(),
-        ..ParkedFilter::default()
-    }
+    ParkedFilter { ids: ids.to_vec(), ..ParkedFilter::default() }
 }
 
 /// A letter that is dead from the start.
@@ -80,9 +71,7 @@ async fn view_tells_what_happened(kit: Kit) -> Result<(), StoreError> {
     let message = keyed("k", 1).event_type("Placed").header("a", "b");
     settle(&kit, &lease, vec![letter(7, &message)]).await?;
     let views = kit.store.dead(&any(), 100).await?;
-    let [view] = views.as_slice() else {
-        panic!("{} dead letters", views.len())
-    };
+    let [view] = views.as_slice() else { panic!("{} dead letters", views.len()) };
     assert_eq!((view.route.as_str(), view.seq), (ROUTE, 7));
     assert_eq!(view.message, message);
     assert_eq!(view.state, ParkState::Dead);
@@ -99,10 +88,7 @@ async fn view_tells_what_happened(kit: Kit) -> Result<(), StoreError> {
 
 /// `2026-01-31T23:59:59Z`, with or without a fraction.
 fn is_rfc3339_utc(text: &str) -> bool {
-    let shape: String = text
-        .chars()
-        .map(|c| if c.is_ascii_digit() { '0' } else { c })
-        .collect();
+    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     let Some(rest) = shape.strip_prefix("0000-00-00T00:00:00") else {
         return false;
     };
@@ -124,9 +110,7 @@ async fn only_dead_letters_are_listed(kit: Kit) -> Result<(), StoreError> {
         letter(4, &discarded),
     ];
     settle(&kit, &lease, parks).await?;
-    kit.store
-        .discard(&of_ids(&[discarded.id]), "ada", "test")
-        .await?;
+    kit.store.discard(&of_ids(&[discarded.id]), "ada", "test").await?;
     assert_eq!(dead(&kit, &any()).await?, [3]);
     let named = dead(&kit, &of_ids(&[discarded.id])).await?;
     assert_eq!(named, [4], "a discarded one is shown to who names it");
@@ -200,10 +184,7 @@ async fn filters_narrow_and_combine(kit: Kit) -> Result<(), StoreError> {
     };
     assert_eq!(kit.store.redrive(&narrow, "ada").await?, 2);
     assert_eq!(dead(&kit, &any()).await?.len(), 6);
-    let narrow = ParkedFilter {
-        topic: Some("it's_%".to_owned()),
-        ..any()
-    };
+    let narrow = ParkedFilter { topic: Some("it's_%".to_owned()), ..any() };
     assert_eq!(kit.store.discard(&narrow, "ada", "it's over").await?, 3);
     assert_eq!(dead(&kit, &any()).await?.len(), 3);
     Ok(())
@@ -217,9 +198,7 @@ async fn redrive_keeps_the_id_and_starts_over(kit: Kit) -> Result<(), StoreError
         assert_eq!(kit.store.redrive(&of_ids(&[message.id]), "ada").await?, 1);
         assert!(dead(&kit, &any()).await?.is_empty(), "no dead letter now");
         let parked = kit.store.due(&lease, 100).await?.messages;
-        let [parked] = parked.as_slice() else {
-            panic!("{} due in round {round}", parked.len())
-        };
+        let [parked] = parked.as_slice() else { panic!("{} due in round {round}", parked.len()) };
         assert_eq!(parked.message, message, "the same message, the same id");
         assert_eq!((parked.seq, parked.attempts), (1, 0));
         assert_eq!(parked.redriven, round);
@@ -240,10 +219,7 @@ async fn redriven_letter_goes_before_later_ones_of_its_key(kit: Kit) -> Result<(
     kit.store.redrive(&any(), "ada").await?;
     assert_eq!(due(&kit, &lease).await?, [1, 2, 3]);
     repark(&kit, &lease, refused(1, IN_AN_HOUR)(1)).await?;
-    assert!(
-        due(&kit, &lease).await?.is_empty(),
-        "it holds them back again"
-    );
+    assert!(due(&kit, &lease).await?.is_empty(), "it holds them back again");
     Ok(())
 }
 
@@ -272,10 +248,7 @@ async fn redrive_keeps_the_order_of_a_key(kit: Kit) -> Result<(), StoreError> {
 async fn redrive_takes_dead_letters_only(kit: Kit) -> Result<(), StoreError> {
     let lease = kit.serving().await?.lease;
     let (planned, discarded) = (keyed("planned", 1), keyed("discarded", 2));
-    let parks = vec![
-        park(1, &planned, refused(4, IN_AN_HOUR)),
-        letter(2, &discarded),
-    ];
+    let parks = vec![park(1, &planned, refused(4, IN_AN_HOUR)), letter(2, &discarded)];
     settle(&kit, &lease, parks).await?;
     kit.store.discard(&any(), "ada", "test").await?;
     let both = of_ids(&[planned.id, discarded.id]);
@@ -294,9 +267,7 @@ async fn redrive_that_fails_again_is_a_dead_letter_again(kit: Kit) -> Result<(),
     kit.store.redrive(&any(), "ada").await?;
     repark(&kit, &lease, refused(2, Next::Dead)(1)).await?;
     let views = kit.store.dead(&any(), 100).await?;
-    let [view] = views.as_slice() else {
-        panic!("{} dead letters", views.len())
-    };
+    let [view] = views.as_slice() else { panic!("{} dead letters", views.len()) };
     assert_eq!((view.state, view.attempts), (ParkState::Dead, 2));
     assert_eq!(view.redriven, 1);
     let detail = |error: &Option<(String, String)>| error.clone().map(|(_, detail)| detail);
@@ -310,10 +281,7 @@ async fn discard_keeps_who_and_why(kit: Kit) -> Result<(), StoreError> {
     let message = keyed("k", 1);
     settle(&kit, &lease, vec![letter(1, &message)]).await?;
     let this = of_ids(&[message.id]);
-    let (who, why) = (
-        "Zoë O'Hara",
-        "customer cancelled; \"ticket\" 7 -- \u{1f4ef}",
-    );
+    let (who, why) = ("Zoë O'Hara", "customer cancelled; \"ticket\" 7 -- \u{1f4ef}");
     assert_eq!(kit.store.discard(&this, who, why).await?, 1);
     assert_eq!(kit.store.discard(&this, "bob", "again").await?, 0);
     let view: ParkedView = kit.store.dead(&this, 100).await?.remove(0);
@@ -327,10 +295,7 @@ async fn discard_takes_dead_letters_only(kit: Kit) -> Result<(), StoreError> {
     let lease = kit.serving().await?.lease;
     let retrying = keyed("k", 1);
     settle(&kit, &lease, vec![park(1, &retrying, refused(1, NOW))]).await?;
-    let discarded = kit
-        .store
-        .discard(&of_ids(&[retrying.id]), "ada", "x")
-        .await?;
+    let discarded = kit.store.discard(&of_ids(&[retrying.id]), "ada", "x").await?;
     assert_eq!(discarded, 0);
     assert_eq!(due(&kit, &lease).await?, [1]);
     Ok(())

@@ -47,9 +47,8 @@ async fn empty_log_has_nothing(kit: Kit) -> Result<(), StoreError> {
 
 async fn messages_come_in_the_order_of_their_commits(kit: Kit) -> Result<(), StoreError> {
     kit.register_all().await?;
-    let sent: Vec<Message> = (0..30)
-        .map(|number| keyed(["a", "b", "c"][number % 3], number))
-        .collect();
+    let sent: Vec<Message> =
+        (0..30).map(|number| keyed(["a", "b", "c"][number % 3], number)).collect();
     for transaction in sent.chunks(4) {
         kit.commit(transaction).await?;
     }
@@ -61,8 +60,7 @@ async fn what_was_passed_does_not_come_again(kit: Kit) -> Result<(), StoreError>
     kit.register_all().await?;
     let mut reader = Reader::paging(&kit, 100);
     for round in 0..3 {
-        kit.commit(&[keyless(round * 2), keyless(round * 2 + 1)])
-            .await?;
+        kit.commit(&[keyless(round * 2), keyless(round * 2 + 1)]).await?;
         let read = texts(&messages(reader.read_all().await?));
         assert_eq!(read, [(round * 2).to_string(), (round * 2 + 1).to_string()]);
         assert!(reader.read_all().await?.is_empty(), "round {round}");
@@ -92,9 +90,8 @@ async fn rows_bound_a_batch(kit: Kit) -> Result<(), StoreError> {
 
 async fn bytes_bound_a_batch(kit: Kit) -> Result<(), StoreError> {
     kit.register_all().await?;
-    let sent: Vec<Message> = (0..12)
-        .map(|number| Message::from_bytes("t", None, vec![0; 100 + number]))
-        .collect();
+    let sent: Vec<Message> =
+        (0..12).map(|number| Message::from_bytes("t", None, vec![0; 100 + number])).collect();
     kit.commit(&sent).await?;
     for bytes_max in [100, 250, 500, 1266, 5_000] {
         let mut reader = Reader::paging(&kit, 100);
@@ -115,26 +112,13 @@ async fn message_over_the_byte_budget_comes_alone(kit: Kit) -> Result<(), StoreE
     let mut pages = Vec::new();
     loop {
         let batch = reader.page().await?;
-        let page: Vec<usize> = batch
-            .messages
-            .iter()
-            .map(|m| m.message.payload.len())
-            .collect();
+        let page: Vec<usize> = batch.messages.iter().map(|m| m.message.payload.len()).collect();
         pages.extend((!page.is_empty()).then_some(page));
         if !batch.more {
             break;
         }
     }
-    assert_eq!(
-        pages,
-        [
-            vec![10],
-            vec![5_000],
-            vec![10, 10],
-            vec![5_000],
-            vec![5_000]
-        ]
-    );
+    assert_eq!(pages, [vec![10], vec![5_000], vec![10, 10], vec![5_000], vec![5_000]]);
     Ok(())
 }
 
@@ -143,8 +127,7 @@ async fn message_over_the_byte_budget_comes_alone(kit: Kit) -> Result<(), StoreE
 async fn rare_topic_gets_past_the_others(kit: Kit) -> Result<(), StoreError> {
     kit.register("rare", &["rare"], 1).await?;
     kit.commit(&keyless_many(100)).await?;
-    kit.commit(&[Message::from_bytes("rare", None, "found")])
-        .await?;
+    kit.commit(&[Message::from_bytes("rare", None, "found")]).await?;
     kit.commit(&keyless_many(100)).await?;
     let mut reader = Reader::new(&kit, "rare", Shard::WHOLE, Position::default());
     reader.fetch.rows_max = 10;
@@ -205,9 +188,7 @@ async fn topic_patterns_are_taken_literally(kit: Kit) -> Result<(), StoreError> 
     for (index, text) in patterns.into_iter().enumerate() {
         let route = format!("route-{index}");
         kit.register(&route, &[text], 1).await?;
-        let read = kit
-            .read_from(&route, Shard::WHOLE, &Position::default())
-            .await?;
+        let read = kit.read_from(&route, Shard::WHOLE, &Position::default()).await?;
         let read: Vec<String> = messages(read).into_iter().map(|m| m.topic).collect();
         let pattern: TopicPattern = text.parse().expect("a valid pattern");
         let expected: Vec<&str> = topics.into_iter().filter(|t| pattern.matches(t)).collect();
@@ -217,16 +198,8 @@ async fn topic_patterns_are_taken_literally(kit: Kit) -> Result<(), StoreError> 
 }
 
 async fn overlapping_patterns_yield_a_message_once(kit: Kit) -> Result<(), StoreError> {
-    kit.register(ROUTE, &["orders", "ord*", "*.eu", "users"], 1)
-        .await?;
-    let topics = [
-        "orders",
-        "orders.eu",
-        "users",
-        "carts",
-        "users.us",
-        "carts.eu",
-    ];
+    kit.register(ROUTE, &["orders", "ord*", "*.eu", "users"], 1).await?;
+    let topics = ["orders", "orders.eu", "users", "carts", "users.us", "carts.eu"];
     let sent = topics.map(|topic| Message::from_bytes(topic, None, topic.to_owned()));
     kit.commit(&sent).await?;
     let read = messages(kit.read_log().await?);
@@ -276,12 +249,7 @@ async fn shards_split_everything_exactly_once(kit: Kit) -> Result<(), StoreError
             }
         }
         let read: Vec<Message> = read.into_values().collect();
-        assert!(
-            read == sent,
-            "{} of {} in {of} shards",
-            read.len(),
-            sent.len()
-        );
+        assert!(read == sent, "{} of {} in {of} shards", read.len(), sent.len());
     }
     Ok(())
 }
@@ -313,10 +281,7 @@ async fn until_leaves_out_what_it_does_not_cover(kit: Kit) -> Result<(), StoreEr
         reader.fetch.until = Some(until.clone());
         let read = texts(&messages(reader.read_all().await?));
         assert_eq!(read, ["0", "1", "2", "3", "4", "5", "6"]);
-        assert!(
-            reader.read_all().await?.is_empty(),
-            "nothing more until then"
-        );
+        assert!(reader.read_all().await?.is_empty(), "nothing more until then");
         reader.fetch.until = None;
         let rest = messages(reader.read_all().await?);
         assert_eq!(rest, after, "what lay beyond is still to come");
@@ -351,10 +316,7 @@ async fn age_is_the_databases(kit: Kit) -> Result<(), StoreError> {
 }
 
 async fn unknown_route_is_refused(kit: Kit) -> Result<(), StoreError> {
-    let request = Fetch {
-        rows_max: 1,
-        ..fetch("nowhere", Shard::WHOLE)
-    };
+    let request = Fetch { rows_max: 1, ..fetch("nowhere", Shard::WHOLE) };
     let fetched = kit.store.fetch(&request).await;
     assert_kind(fetched, StoreErrorKind::Refused, "fetch");
     Ok(())

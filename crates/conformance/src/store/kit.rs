@@ -79,10 +79,7 @@ impl Kit {
         lease: &Lease,
         position: &Position,
     ) -> Result<Settled, StoreError> {
-        let settlement = Settlement {
-            position: Some(position.clone()),
-            ..Settlement::default()
-        };
+        let settlement = Settlement { position: Some(position.clone()), ..Settlement::default() };
         self.store.settle(lease, &settlement).await
     }
 
@@ -99,8 +96,7 @@ impl Kit {
 
     /// Reads everything of [`ROUTE`] from the beginning.
     pub(super) async fn read_log(&self) -> Result<Vec<Fetched>, StoreError> {
-        self.read_from(ROUTE, Shard::WHOLE, &Position::default())
-            .await
+        self.read_from(ROUTE, Shard::WHOLE, &Position::default()).await
     }
 }
 
@@ -113,13 +109,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(kit: &Kit, route: &str, shard: Shard, after: Position) -> Self {
-        Self {
-            store: Arc::clone(&kit.store),
-            fetch: Fetch {
-                after,
-                ..fetch(route, shard)
-            },
-        }
+        Self { store: Arc::clone(&kit.store), fetch: Fetch { after, ..fetch(route, shard) } }
     }
 
     /// A reader of [`ROUTE`] from the beginning that looks at so many rows at a time.
@@ -206,23 +196,12 @@ pub(super) fn fetch(route: &str, shard: Shard) -> Fetch {
 }
 
 pub(super) fn spec(route: &str, topics: &[&str], shards: u16) -> RouteSpec {
-    let topics = topics
-        .iter()
-        .map(|pattern| pattern.parse().expect("a valid pattern"));
-    RouteSpec {
-        name: route.to_owned(),
-        topics: topics.collect(),
-        shards,
-    }
+    let topics = topics.iter().map(|pattern| pattern.parse().expect("a valid pattern"));
+    RouteSpec { name: route.to_owned(), topics: topics.collect(), shards }
 }
 
 pub(super) fn claim(route: &str, shard: Shard) -> Claim {
-    Claim {
-        route: route.to_owned(),
-        shard,
-        relay: RelayId::fresh(),
-        ttl: TTL,
-    }
+    Claim { route: route.to_owned(), shard, relay: RelayId::fresh(), ttl: TTL }
 }
 
 /// A message of a key, its number as payload.
@@ -264,11 +243,7 @@ pub(super) fn assert_kind<T>(result: Result<T, StoreError>, kind: StoreErrorKind
 /// Parks a message at a place in the log; what was learned about it is made by [`refused`] or
 /// [`waiting`].
 pub(super) fn park(seq: Seq, message: &Message, report: impl FnOnce(Seq) -> Repark) -> Park {
-    Park {
-        message: message.clone(),
-        age: Duration::ZERO,
-        report: report(seq),
-    }
+    Park { message: message.clone(), age: Duration::ZERO, report: report(seq) }
 }
 
 /// The report of a message that was refused so many times.
@@ -277,21 +252,12 @@ pub(super) fn refused(attempts: u32, next: Next) -> impl Fn(Seq) -> Repark {
         seq,
         attempts,
         unknowns: 0,
-        failure: Some(Failure::new(
-            "refused",
-            format!("refusal {attempts} of {seq}"),
-        )),
+        failure: Some(Failure::new("refused", format!("refusal {attempts} of {seq}"))),
         next,
     }
 }
 
 /// The report of a message that only waits behind others of its key.
 pub(super) fn waiting(seq: Seq) -> Repark {
-    Repark {
-        seq,
-        attempts: 0,
-        unknowns: 0,
-        failure: None,
-        next: Next::Retry(Duration::ZERO),
-    }
+    Repark { seq, attempts: 0, unknowns: 0, failure: None, next: Next::Retry(Duration::ZERO) }
 }

@@ -244,9 +244,7 @@ async fn hostile_writers_lose_nothing_over_shards(kit: Kit) -> Result<(), StoreE
 async fn hostile(kit: &Kit, shards: &[Shard], seed: u64) -> Result<(), StoreError> {
     const WRITERS: u64 = 8;
     let world = Arc::new(World::default());
-    world
-        .activity
-        .send_modify(|activity| activity.writing = WRITERS);
+    world.activity.send_modify(|activity| activity.writing = WRITERS);
     let writers = (0..WRITERS).map(|index| {
         let application = Application {
             kit: kit.clone(),
@@ -255,9 +253,7 @@ async fn hostile(kit: &Kit, shards: &[Shard], seed: u64) -> Result<(), StoreErro
         };
         application.run(index == 0)
     });
-    let readers = shards
-        .iter()
-        .map(|shard| read_on(kit, &world, *shard, seed));
+    let readers = shards.iter().map(|shard| read_on(kit, &world, *shard, seed));
     let (wrote, read) = futures::join!(try_join_all(writers), try_join_all(readers));
     wrote?;
     read?;
@@ -296,17 +292,11 @@ impl Application {
     async fn run(mut self, is_slow: bool) -> Result<(), StoreError> {
         let mut result = Ok(());
         for _ in 0..if is_slow { 5 } else { 40 } {
-            let done = if is_slow {
-                self.stay_open().await
-            } else {
-                self.transact().await
-            };
+            let done = if is_slow { self.stay_open().await } else { self.transact().await };
             result = result.and(done);
         }
         // Whatever happened, so that readers and the slow one end.
-        self.world
-            .activity
-            .send_modify(|activity| activity.writing -= 1);
+        self.world.activity.send_modify(|activity| activity.writing -= 1);
         result
     }
 
@@ -334,9 +324,7 @@ impl Application {
             writer.commit().await;
             // Before the keys are unlocked, so that records of a key are in its commit order.
             self.world.record(|history| history.committed(&sent));
-            self.world
-                .activity
-                .send_modify(|activity| activity.commits += 1);
+            self.world.activity.send_modify(|activity| activity.commits += 1);
         }
         Ok(())
     }

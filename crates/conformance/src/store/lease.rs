@@ -37,10 +37,7 @@ async fn is_free(kit: &Kit) -> Result<bool, StoreError> {
 async fn held_shard_is_nobody_elses(kit: Kit) -> Result<(), StoreError> {
     let held = kit.serving().await?;
     assert!(!is_free(&kit).await?, "granted to a second relay");
-    let again = Claim {
-        relay: held.lease.relay,
-        ..claim(ROUTE, Shard::WHOLE)
-    };
+    let again = Claim { relay: held.lease.relay, ..claim(ROUTE, Shard::WHOLE) };
     let again = kit.store.acquire(&again).await?;
     assert!(again.is_none(), "held is held, even by the one who asks");
     kit.bed.advance(TTL / 2).await;
@@ -54,10 +51,7 @@ async fn expired_lease_is_granted_with_a_higher_epoch(kit: Kit) -> Result<(), St
     for round in 0..3 {
         kit.bed.advance(TTL * 2).await;
         let lease = kit.granted(ROUTE, Shard::WHOLE).await?.lease;
-        assert!(
-            lease.epoch > before.epoch,
-            "round {round}: {lease:?} after {before:?}"
-        );
+        assert!(lease.epoch > before.epoch, "round {round}: {lease:?} after {before:?}");
         before = lease;
     }
     Ok(())
@@ -99,10 +93,7 @@ async fn renewal_of_a_lost_lease_is_fenced(kit: Kit) -> Result<(), StoreError> {
     let held = kit.granted(ROUTE, Shard::WHOLE).await?.lease;
     let renewed = kit.store.renew(&lost, TTL * 9).await;
     assert_kind(renewed, StoreErrorKind::Fenced, "renewal of a lost lease");
-    let forged = Lease {
-        relay: lost.relay,
-        ..held.clone()
-    };
+    let forged = Lease { relay: lost.relay, ..held.clone() };
     let renewed = kit.store.renew(&forged, TTL * 9).await;
     assert_kind(renewed, StoreErrorKind::Fenced, "renewal by another relay");
     kit.bed.advance(TTL * 2).await;
@@ -124,25 +115,13 @@ async fn delayed_release_leaves_the_new_term_alone(kit: Kit) -> Result<(), Store
 async fn old_term_of_the_same_relay_is_fenced(kit: Kit) -> Result<(), StoreError> {
     let old = kit.serving().await?.lease;
     kit.bed.advance(TTL * 2).await;
-    let again = Claim {
-        relay: old.relay,
-        ..claim(ROUTE, Shard::WHOLE)
-    };
-    let new = kit
-        .store
-        .acquire(&again)
-        .await?
-        .expect("it has expired")
-        .lease;
+    let again = Claim { relay: old.relay, ..claim(ROUTE, Shard::WHOLE) };
+    let new = kit.store.acquire(&again).await?.expect("it has expired").lease;
     assert!(new.epoch > old.epoch);
     let renewed = kit.store.renew(&old, TTL).await;
     assert_kind(renewed, StoreErrorKind::Fenced, "renewal of the old term");
     let settled = kit.store.settle(&old, &Settlement::default()).await;
-    assert_kind(
-        settled,
-        StoreErrorKind::Fenced,
-        "settlement of the old term",
-    );
+    assert_kind(settled, StoreErrorKind::Fenced, "settlement of the old term");
     kit.store.release(&old).await?;
     assert!(!is_free(&kit).await?, "released by the old term");
     kit.store.renew(&new, TTL).await?;

@@ -44,26 +44,17 @@ const IN_AN_HOUR: Next = Next::Retry(Duration::from_secs(3600));
 const HOUR: Duration = Duration::from_secs(3600);
 
 async fn settle(kit: &Kit, lease: &Lease, park: Vec<Park>) -> Result<Settled, StoreError> {
-    let settlement = Settlement {
-        park,
-        ..Settlement::default()
-    };
+    let settlement = Settlement { park, ..Settlement::default() };
     kit.store.settle(lease, &settlement).await
 }
 
 async fn repark(kit: &Kit, lease: &Lease, repark: Repark) -> Result<Settled, StoreError> {
-    let settlement = Settlement {
-        repark: vec![repark],
-        ..Settlement::default()
-    };
+    let settlement = Settlement { repark: vec![repark], ..Settlement::default() };
     kit.store.settle(lease, &settlement).await
 }
 
 async fn delivered(kit: &Kit, lease: &Lease, seqs: &[Seq]) -> Result<Settled, StoreError> {
-    let settlement = Settlement {
-        delivered: seqs.to_vec(),
-        ..Settlement::default()
-    };
+    let settlement = Settlement { delivered: seqs.to_vec(), ..Settlement::default() };
     kit.store.settle(lease, &settlement).await
 }
 
@@ -139,10 +130,7 @@ async fn copy_is_whole(kit: Kit) -> Result<(), StoreError> {
         .header("zulu", "first")
         .header("alpha", "second \u{1f4ef}");
     let bare = Message::from_bytes("t", None, "");
-    let parks = vec![
-        park(1, &full, refused(1, NOW)),
-        park(2, &bare, refused(1, NOW)),
-    ];
+    let parks = vec![park(1, &full, refused(1, NOW)), park(2, &bare, refused(1, NOW))];
     settle(&kit, &lease, parks).await?;
     let mut parked = kit.store.due(&lease, 100).await?.messages;
     parked.sort_by_key(|parked| parked.seq);
@@ -161,11 +149,8 @@ async fn reports_are_kept(kit: Kit) -> Result<(), StoreError> {
         failure: Some(Failure::new(class, format!("détail of {class} '\"\\"))),
         next,
     };
-    let first = Park {
-        message: message.clone(),
-        age: Duration::ZERO,
-        report: report(1, 0, "first", NOW),
-    };
+    let first =
+        Park { message: message.clone(), age: Duration::ZERO, report: report(1, 0, "first", NOW) };
     settle(&kit, &lease, vec![first]).await?;
     repark(&kit, &lease, report(1, 3, "second", NOW)).await?;
     let parked = kit.store.due(&lease, 100).await?.messages;
@@ -173,9 +158,7 @@ async fn reports_are_kept(kit: Kit) -> Result<(), StoreError> {
     assert_eq!(parked[0].redriven, 0);
     repark(&kit, &lease, report(5, 4, "last", Next::Dead)).await?;
     let dead = kit.store.dead(&ParkedFilter::default(), 100).await?;
-    let [dead] = dead.as_slice() else {
-        panic!("{} dead letters", dead.len())
-    };
+    let [dead] = dead.as_slice() else { panic!("{} dead letters", dead.len()) };
     let error = |class: &str| Some((class.to_owned(), format!("détail of {class} '\"\\")));
     assert_eq!((dead.attempts, dead.unknowns), (5, 4));
     assert_eq!(dead.first_error, error("first"));
@@ -188,20 +171,11 @@ async fn long_error_is_shortened(kit: Kit) -> Result<(), StoreError> {
     let lease = kit.serving().await?.lease;
     for (seq, text) in [(1, "x"), (2, "xé"), (3, "\u{1f4ef}")] {
         let detail = text.repeat(100_000);
-        let failure = Failure {
-            class: "long",
-            detail: detail.clone(),
-        };
-        let report = Repark {
-            failure: Some(failure),
-            ..refused(1, Next::Dead)(seq)
-        };
+        let failure = Failure { class: "long", detail: detail.clone() };
+        let report = Repark { failure: Some(failure), ..refused(1, Next::Dead)(seq) };
         settle(&kit, &lease, vec![park(seq, &keyless(1), |_| report)]).await?;
         let dead = kit.store.dead(&ParkedFilter::default(), 100).await?;
-        let dead = dead
-            .iter()
-            .find(|dead| dead.seq == seq)
-            .expect("it is dead");
+        let dead = dead.iter().find(|dead| dead.seq == seq).expect("it is dead");
         let (_, kept) = dead.last_error.clone().expect("it has an error");
         assert!(detail.starts_with(&kept), "the head is kept");
         let bytes = Failure::DETAIL_MAX - 3..=Failure::DETAIL_MAX;
@@ -224,27 +198,18 @@ async fn parking_twice_changes_nothing(kit: Kit) -> Result<(), StoreError> {
 
 async fn age_goes_on(kit: Kit) -> Result<(), StoreError> {
     let lease = kit.serving().await?.lease;
-    let old = Park {
-        age: HOUR,
-        ..park(1, &keyed("k", 1), refused(1, NOW))
-    };
+    let old = Park { age: HOUR, ..park(1, &keyed("k", 1), refused(1, NOW)) };
     settle(&kit, &lease, vec![old]).await?;
     kit.bed.advance(HOUR).await;
     let age = kit.store.due(&lease, 100).await?.messages[0].age;
-    assert!(
-        (HOUR * 2..HOUR * 3).contains(&age),
-        "{age:?} after two hours"
-    );
+    assert!((HOUR * 2..HOUR * 3).contains(&age), "{age:?} after two hours");
     Ok(())
 }
 
 async fn followers_wait_behind_the_head_in_order(kit: Kit) -> Result<(), StoreError> {
     let lease = kit.serving().await?.lease;
     settle(&kit, &lease, queue(IN_AN_HOUR, 3)).await?;
-    assert!(
-        due(&kit, &lease).await?.is_empty(),
-        "followers are ready, but their head is not"
-    );
+    assert!(due(&kit, &lease).await?.is_empty(), "followers are ready, but their head is not");
     kit.bed.advance(HOUR * 2).await;
     assert_eq!(due(&kit, &lease).await?, [1, 2, 3, 4]);
     // A later settlement brings more of the key, and one that was read late goes to its place.
@@ -264,9 +229,7 @@ async fn limit_never_splits_a_follower_from_its_head(kit: Kit) -> Result<(), Sto
         let due = kit.store.due(&lease, limit).await?.messages;
         assert_eq!(due.len(), 5.min(limit as usize), "limit {limit}");
         for (key, all) in [("k", [1, 2, 3].as_slice()), ("l", &[10, 11])] {
-            let of_key = due
-                .iter()
-                .filter(|due| due.message.key.as_deref() == Some(key));
+            let of_key = due.iter().filter(|due| due.message.key.as_deref() == Some(key));
             let seqs: Vec<Seq> = of_key.map(|due| due.seq).collect();
             assert!(all.starts_with(&seqs), "limit {limit}: {seqs:?} of {key}");
         }
@@ -292,12 +255,7 @@ async fn delivered_head_lets_the_next_go(kit: Kit) -> Result<(), StoreError> {
 async fn other_keys_do_not_wait(kit: Kit) -> Result<(), StoreError> {
     let lease = kit.serving().await?.lease;
     settle(&kit, &lease, queue(IN_AN_HOUR, 2)).await?;
-    settle(
-        &kit,
-        &lease,
-        vec![park(8, &keyed("other", 8), refused(1, NOW))],
-    )
-    .await?;
+    settle(&kit, &lease, vec![park(8, &keyed("other", 8), refused(1, NOW))]).await?;
     assert_eq!(due(&kit, &lease).await?, [8]);
     Ok(())
 }
@@ -310,10 +268,7 @@ async fn dead_letter_lets_its_key_go_on(kit: Kit) -> Result<(), StoreError> {
     assert_eq!(due(&kit, &lease).await?, [2, 3]);
     let settled = delivered(&kit, &lease, &[2, 3]).await?;
     assert_eq!(settled.unblocked, ["k"]);
-    assert!(
-        due(&kit, &lease).await?.is_empty(),
-        "nobody retries the dead"
-    );
+    assert!(due(&kit, &lease).await?.is_empty(), "nobody retries the dead");
     Ok(())
 }
 
@@ -336,10 +291,7 @@ async fn discarding_the_blocker_releases_the_key(kit: Kit) -> Result<(), StoreEr
     settle(&kit, &lease, queue(NOW, 2)).await?;
     repark(&kit, &lease, refused(9, Next::DeadAndBlock)(1)).await?;
     let all = ParkedFilter::default();
-    assert_eq!(
-        kit.store.discard(&all, "ada", "agreed with sales").await?,
-        1
-    );
+    assert_eq!(kit.store.discard(&all, "ada", "agreed with sales").await?, 1);
     assert_eq!(due(&kit, &lease).await?, [2, 3]);
     let settled = delivered(&kit, &lease, &[2, 3]).await?;
     assert_eq!(settled.unblocked, ["k"]);
@@ -390,11 +342,7 @@ async fn freed_keys_are_reported(kit: Kit) -> Result<(), StoreError> {
         park(7, &keyed("stillborn", 7), refused(1, Next::Dead)),
     ];
     let settled = settle(&kit, &lease, parks).await?;
-    assert_eq!(
-        settled.unblocked,
-        ["stillborn"],
-        "dead at once holds nothing"
-    );
+    assert_eq!(settled.unblocked, ["stillborn"], "dead at once holds nothing");
     let settlement = Settlement {
         repark: vec![refused(2, NOW)(4), refused(9, Next::Dead)(5)],
         delivered: vec![1, 2],
@@ -428,12 +376,7 @@ async fn grant_names_blocked_keys(kit: Kit) -> Result<(), StoreError> {
 /// Some databases take `abc` and `ABC`, or `q` and `q `, for the same.
 async fn keys_differ_by_case_and_space(kit: Kit) -> Result<(), StoreError> {
     let lease = kit.serving().await?.lease;
-    settle(
-        &kit,
-        &lease,
-        vec![park(1, &keyed("key", 1), refused(1, IN_AN_HOUR))],
-    )
-    .await?;
+    settle(&kit, &lease, vec![park(1, &keyed("key", 1), refused(1, IN_AN_HOUR))]).await?;
     let alike = ["KEY", "key ", " key", "ke\u{301}y", "kéy"];
     let parks = alike.iter().zip(2..);
     let parks = parks.map(|(key, seq)| park(seq, &keyed(key, 0), refused(1, NOW)));
@@ -454,9 +397,8 @@ async fn shards_park_apart(kit: Kit) -> Result<(), StoreError> {
         let lease = kit.granted(ROUTE, shard).await?.lease;
         let own = |(key, _): &(&String, Seq)| shard.serves(bucket(Some(key), 0));
         let owned = keys.iter().zip(1..).filter(own);
-        let mut parks: Vec<Park> = owned
-            .map(|(key, seq)| park(seq, &keyed(key, 0), refused(1, NOW)))
-            .collect();
+        let mut parks: Vec<Park> =
+            owned.map(|(key, seq)| park(seq, &keyed(key, 0), refused(1, NOW))).collect();
         let keyless_seqs = (100..110).filter(|seq| shard.serves(bucket(None, *seq)));
         parks.extend(keyless_seqs.map(|seq| park(seq, &keyless(0), refused(1, NOW))));
         settle(&kit, &lease, parks).await?;
@@ -465,10 +407,7 @@ async fn shards_park_apart(kit: Kit) -> Result<(), StoreError> {
     for shard in shards {
         let grant = kit.granted(ROUTE, shard).await?;
         for key in &grant.blocked {
-            assert!(
-                shard.serves(bucket(Some(key), 0)),
-                "{key} is not of {shard}"
-            );
+            assert!(shard.serves(bucket(Some(key), 0)), "{key} is not of {shard}");
         }
         let due = kit.store.due(&grant.lease, 100).await?.messages;
         assert!(!due.is_empty() && !grant.blocked.is_empty());

@@ -37,10 +37,7 @@ cases! { "purge";
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Nothing is kept longer than it must be.
-const NONE: Retention = Retention {
-    delivered: Duration::ZERO,
-    discarded: Duration::ZERO,
-};
+const NONE: Retention = Retention { delivered: Duration::ZERO, discarded: Duration::ZERO };
 
 /// Cleans until nothing is left to clean; a moment later, so that what was passed just now counts.
 async fn purge(kit: &Kit, retention: Retention, rows_max: u32) -> Result<Purged, StoreError> {
@@ -53,11 +50,7 @@ async fn purge(kit: &Kit, retention: Retention, rows_max: u32) -> Result<Purged,
         total.messages += purged.messages;
         total.discarded += purged.discarded;
         total.progress += purged.progress;
-        idle_rounds = if purged.messages == 0 {
-            idle_rounds + 1
-        } else {
-            0
-        };
+        idle_rounds = if purged.messages == 0 { idle_rounds + 1 } else { 0 };
     }
     Ok(total)
 }
@@ -76,9 +69,7 @@ async fn log(kit: &Kit) -> Result<Vec<String>, StoreError> {
 }
 
 async fn passed_messages_go(kit: Kit) -> Result<(), StoreError> {
-    let Grant {
-        lease, position, ..
-    } = kit.serving().await?;
+    let Grant { lease, position, .. } = kit.serving().await?;
     kit.commit(&keyless_many(10)).await?;
     let position = pass(&kit, &lease, &position).await?;
     kit.commit(&[keyless(10), keyless(11)]).await?;
@@ -90,9 +81,7 @@ async fn passed_messages_go(kit: Kit) -> Result<(), StoreError> {
 }
 
 async fn undelivered_messages_stay_however_old(kit: Kit) -> Result<(), StoreError> {
-    let Grant {
-        lease, position, ..
-    } = kit.serving().await?;
+    let Grant { lease, position, .. } = kit.serving().await?;
     kit.commit(&keyless_many(3)).await?;
     pass(&kit, &lease, &position).await?;
     kit.commit(&[keyless(3)]).await?;
@@ -140,9 +129,7 @@ async fn messages_one_shard_has_not_passed_stay(kit: Kit) -> Result<(), StoreErr
 }
 
 async fn route_that_never_started_holds_everything(kit: Kit) -> Result<(), StoreError> {
-    let Grant {
-        lease, position, ..
-    } = kit.serving().await?;
+    let Grant { lease, position, .. } = kit.serving().await?;
     kit.register("registered", &["*"], 1).await?;
     kit.commit(&keyless_many(3)).await?;
     pass(&kit, &lease, &position).await?;
@@ -167,8 +154,7 @@ async fn topics_without_a_route_do_not_stop_cleaning(kit: Kit) -> Result<(), Sto
     kit.register("orders", &["orders"], 1).await?;
     let grant = kit.granted("orders", Shard::WHOLE).await?;
     let nowhere = || Message::from_bytes("nowhere", None, "");
-    kit.commit(&(0..30).map(|_| nowhere()).collect::<Vec<_>>())
-        .await?;
+    kit.commit(&(0..30).map(|_| nowhere()).collect::<Vec<_>>()).await?;
     kit.commit(&keyless_many(12)).await?;
     pass(&kit, &grant.lease, &grant.position).await?;
     assert_eq!(purge(&kit, NONE, 10).await?.messages, 12);
@@ -176,9 +162,7 @@ async fn topics_without_a_route_do_not_stop_cleaning(kit: Kit) -> Result<(), Sto
 }
 
 async fn chunks_are_bounded(kit: Kit) -> Result<(), StoreError> {
-    let Grant {
-        lease, position, ..
-    } = kit.serving().await?;
+    let Grant { lease, position, .. } = kit.serving().await?;
     kit.commit(&keyless_many(25)).await?;
     pass(&kit, &lease, &position).await?;
     kit.bed.advance(HOUR).await;
@@ -191,13 +175,8 @@ async fn chunks_are_bounded(kit: Kit) -> Result<(), StoreError> {
 
 /// Not from enqueueing: what waited long and was delivered just now is looked at now.
 async fn retention_counts_from_passing(kit: Kit) -> Result<(), StoreError> {
-    let Grant {
-        lease, position, ..
-    } = kit.serving().await?;
-    let day = Retention {
-        delivered: HOUR * 24,
-        discarded: Duration::ZERO,
-    };
+    let Grant { lease, position, .. } = kit.serving().await?;
+    let day = Retention { delivered: HOUR * 24, discarded: Duration::ZERO };
     kit.commit(&keyless_many(2)).await?;
     kit.bed.advance(HOUR * 100).await;
     let position = pass(&kit, &lease, &position).await?;
@@ -215,11 +194,7 @@ async fn retention_counts_from_passing(kit: Kit) -> Result<(), StoreError> {
 }
 
 async fn progress_survives(kit: Kit) -> Result<(), StoreError> {
-    let Grant {
-        lease,
-        mut position,
-        ..
-    } = kit.serving().await?;
+    let Grant { lease, mut position, .. } = kit.serving().await?;
     for _ in 0..20 {
         kit.commit(&keyless_many(2)).await?;
         position = pass(&kit, &lease, &position).await?;
@@ -234,18 +209,13 @@ async fn progress_survives(kit: Kit) -> Result<(), StoreError> {
 }
 
 async fn parked_copies_survive(kit: Kit) -> Result<(), StoreError> {
-    let Grant {
-        lease, position, ..
-    } = kit.serving().await?;
+    let Grant { lease, position, .. } = kit.serving().await?;
     let sent = [keyed("k", 1), keyed("k", 2)];
     kit.commit(&sent).await?;
     let batch = kit.read_from(ROUTE, Shard::WHOLE, &position).await?;
     let now = refused(1, Next::Retry(Duration::ZERO));
     let settlement = Settlement {
-        park: batch
-            .iter()
-            .map(|row| park(row.seq, &row.message, &now))
-            .collect(),
+        park: batch.iter().map(|row| park(row.seq, &row.message, &now)).collect(),
         ..Settlement::default()
     };
     kit.store.settle(&lease, &settlement).await?;
@@ -265,10 +235,7 @@ async fn letter(kit: &Kit, lease: &Lease) -> Result<ParkedFilter, StoreError> {
         ..Settlement::default()
     };
     kit.store.settle(lease, &settlement).await?;
-    Ok(ParkedFilter {
-        ids: vec![message.id],
-        ..ParkedFilter::default()
-    })
+    Ok(ParkedFilter { ids: vec![message.id], ..ParkedFilter::default() })
 }
 
 async fn dead_letters_stay(kit: Kit) -> Result<(), StoreError> {
@@ -285,16 +252,9 @@ async fn discarded_letters_go_after_their_time(kit: Kit) -> Result<(), StoreErro
     let this = letter(&kit, &lease).await?;
     kit.bed.advance(HOUR * 100).await;
     kit.store.discard(&this, "ada", "test").await?;
-    let day = Retention {
-        delivered: Duration::ZERO,
-        discarded: HOUR * 24,
-    };
+    let day = Retention { delivered: Duration::ZERO, discarded: HOUR * 24 };
     assert_eq!(purge(&kit, day, 100).await?.discarded, 0);
-    assert_eq!(
-        kit.store.dead(&this, 10).await?.len(),
-        1,
-        "discarded just now"
-    );
+    assert_eq!(kit.store.dead(&this, 10).await?.len(), 1, "discarded just now");
     kit.bed.advance(HOUR * 25).await;
     assert_eq!(purge(&kit, day, 100).await?.discarded, 1);
     assert!(kit.store.dead(&this, 10).await?.is_empty());
@@ -303,9 +263,7 @@ async fn discarded_letters_go_after_their_time(kit: Kit) -> Result<(), StoreErro
 
 /// It lies below the position, it is old, and nobody has read it yet.
 async fn late_commit_below_a_position_stays(kit: Kit) -> Result<(), StoreError> {
-    let Grant {
-        lease, position, ..
-    } = kit.serving().await?;
+    let Grant { lease, position, .. } = kit.serving().await?;
     let mut late = kit.bed.begin().await;
     late.enqueue(&[keyless(1)]).await?;
     kit.commit(&[keyless(2)]).await?;
@@ -320,9 +278,7 @@ async fn late_commit_below_a_position_stays(kit: Kit) -> Result<(), StoreError> 
 }
 
 async fn late_commit_goes_once_passed(kit: Kit) -> Result<(), StoreError> {
-    let Grant {
-        lease, position, ..
-    } = kit.serving().await?;
+    let Grant { lease, position, .. } = kit.serving().await?;
     let mut late = kit.bed.begin().await;
     late.enqueue(&[keyless(1)]).await?;
     kit.commit(&[keyless(2)]).await?;

@@ -72,10 +72,7 @@ impl Server {
     }
 
     fn shard(&self, index: usize) -> Shard {
-        Shard {
-            index: u16::try_from(index).expect("few shards"),
-            of: self.layout.shards,
-        }
+        Shard { index: u16::try_from(index).expect("few shards"), of: self.layout.shards }
     }
 
     async fn commit(&mut self, messages: &[Message]) -> Result<(), StoreError> {
@@ -155,10 +152,7 @@ impl Server {
                 return Ok(());
             }
         }
-        panic!(
-            "every shard is at its barrier, yet the route stays {:?}",
-            self.layout
-        )
+        panic!("every shard is at its barrier, yet the route stays {:?}", self.layout)
     }
 
     /// Completes a resize if the store agrees, and serves the new layout then.
@@ -229,10 +223,7 @@ async fn shards_stop_at_one_position(kit: Kit) -> Result<(), StoreError> {
         barriers.push(grant.until.expect("a barrier while resizing"));
         kit.store.release(&grant.lease).await?;
     }
-    assert!(
-        barriers.iter().all(|barrier| *barrier == barriers[0]),
-        "{barriers:?}"
-    );
+    assert!(barriers.iter().all(|barrier| *barrier == barriers[0]), "{barriers:?}");
     // Whatever comes now lies beyond it.
     let after = mixed(20);
     server.commit(&after).await?;
@@ -253,19 +244,10 @@ async fn every_shard_must_arrive_first(kit: Kit) -> Result<(), StoreError> {
     server.commit(&mixed(60)).await?;
     server.resize(2).await?;
     for index in 0..3 {
-        assert!(
-            !server.reshard().await?,
-            "done with shard {index} on its way"
-        );
-        assert_eq!(
-            (server.layout.shards, server.layout.resizing_to),
-            (3, Some(2))
-        );
+        assert!(!server.reshard().await?, "done with shard {index} on its way");
+        assert_eq!((server.layout.shards, server.layout.resizing_to), (3, Some(2)));
         server.page(index).await?;
-        assert!(
-            !server.reshard().await?,
-            "done with shard {index} on its way"
-        );
+        assert!(!server.reshard().await?, "done with shard {index} on its way");
         server.drain(index).await?;
     }
     assert!(server.reshard().await?, "all have arrived");
@@ -277,27 +259,17 @@ async fn old_layout_ends(kit: Kit) -> Result<(), StoreError> {
     server.commit(&mixed(20)).await?;
     server.resize(3).await?;
     server.drain_all().await?;
-    let old: Vec<Lease> = server
-        .shards
-        .iter()
-        .flatten()
-        .map(|s| s.lease.clone())
-        .collect();
+    let old: Vec<Lease> = server.shards.iter().flatten().map(|s| s.lease.clone()).collect();
     assert!(server.reshard().await?);
     let refused_shard = kit.claim(ROUTE, Shard { index: 0, of: 2 }).await?;
-    assert!(
-        refused_shard.is_none(),
-        "a shard of the old layout was granted"
-    );
+    assert!(refused_shard.is_none(), "a shard of the old layout was granted");
     for lease in &old {
         let settled = kit.store.settle(lease, &Settlement::default()).await;
         assert_kind(settled, StoreErrorKind::Fenced, "a lease of the old layout");
     }
     for index in 0..3 {
         let lease = kit.granted(ROUTE, server.shard(index)).await?.lease;
-        let older = old
-            .iter()
-            .filter(|old| old.shard.index == lease.shard.index);
+        let older = old.iter().filter(|old| old.shard.index == lease.shard.index);
         assert!(older.into_iter().all(|old| old.epoch < lease.epoch));
     }
     Ok(())
@@ -341,10 +313,7 @@ async fn target_can_change_on_the_way(kit: Kit) -> Result<(), StoreError> {
     server.resize(4).await?;
     server.drain(0).await?;
     server.resize(3).await?;
-    assert_eq!(
-        (server.layout.shards, server.layout.resizing_to),
-        (2, Some(3))
-    );
+    assert_eq!((server.layout.shards, server.layout.resizing_to), (2, Some(3)));
     server.commit(&mixed(20)).await?;
     server.complete().await?;
     assert_eq!(server.layout.shards, 3);
@@ -385,9 +354,7 @@ async fn parked_messages_move_along(kit: Kit) -> Result<(), StoreError> {
         let own = own.filter(|(key, _)| lease.shard.serves(bucket(Some(key), 0)));
         let retry = || refused(1, Next::Retry(Duration::ZERO));
         let settlement = Settlement {
-            park: own
-                .map(|(key, seq)| park(seq, &keyed(key, 0), retry()))
-                .collect(),
+            park: own.map(|(key, seq)| park(seq, &keyed(key, 0), retry())).collect(),
             ..Settlement::default()
         };
         kit.store.settle(&lease, &settlement).await?;

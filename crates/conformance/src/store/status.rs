@@ -50,14 +50,8 @@ async fn every_problem_names_its_fix(kit: Kit) -> Result<(), StoreError> {
 async fn route_is_described(kit: Kit) -> Result<(), StoreError> {
     kit.register("b", &["orders", "it's.*"], 3).await?;
     kit.register("a", &["*"], 1).await?;
-    let mut names: Vec<String> = kit
-        .store
-        .status()
-        .await?
-        .routes
-        .into_iter()
-        .map(|r| r.name)
-        .collect();
+    let mut names: Vec<String> =
+        kit.store.status().await?.routes.into_iter().map(|r| r.name).collect();
     names.sort_unstable();
     assert_eq!(names, ["a", "b"]);
     let route = route(&kit, "b").await?;
@@ -77,10 +71,7 @@ async fn pending_counts_down_to_nothing(kit: Kit) -> Result<(), StoreError> {
     reader.page().await?;
     kit.settle_at(&lease, reader.position()).await?;
     let fewer = route(&kit, ROUTE).await?.pending;
-    assert!(
-        (6..pending).contains(&fewer),
-        "{fewer} of {pending} after 4"
-    );
+    assert!((6..pending).contains(&fewer), "{fewer} of {pending} after 4");
     reader.read_all().await?;
     kit.settle_at(&lease, reader.position()).await?;
     assert_eq!(route(&kit, ROUTE).await?.pending, 0);
@@ -106,8 +97,7 @@ async fn oldest_age_is_of_the_routes_own_messages(kit: Kit) -> Result<(), StoreE
         Ok(route(&kit, "orders").await?.oldest_pending_age_seconds)
     };
     assert!(age().await?.abs() < f64::EPSILON, "nothing is pending");
-    kit.commit(&[Message::from_bytes("other", None, "")])
-        .await?;
+    kit.commit(&[Message::from_bytes("other", None, "")]).await?;
     kit.bed.advance(Duration::from_secs(1_000)).await;
     kit.commit(&keyless_many(1)).await?;
     kit.bed.advance(Duration::from_secs(100)).await;
@@ -137,10 +127,7 @@ async fn parked_messages_are_counted_by_state(kit: Kit) -> Result<(), StoreError
         ..Settlement::default()
     };
     kit.store.settle(&lease, &settlement).await?;
-    let this = posthaste_core::ParkedFilter {
-        ids: vec![discarded.id],
-        ..Default::default()
-    };
+    let this = posthaste_core::ParkedFilter { ids: vec![discarded.id], ..Default::default() };
     kit.store.discard(&this, "ada", "test").await?;
     let status = route(&kit, ROUTE).await?;
     assert_eq!((status.retrying, status.dead), (2, 3));
@@ -182,9 +169,7 @@ async fn relays_are_named(kit: Kit) -> Result<(), StoreError> {
     kit.store.beat(&beat, TTL).await?;
     kit.bed.advance(Duration::from_secs(60)).await;
     let relays = kit.store.status().await?.relays;
-    let [relay] = relays.as_slice() else {
-        panic!("{relays:?}")
-    };
+    let [relay] = relays.as_slice() else { panic!("{relays:?}") };
     assert_eq!(relay.id, beat.id.to_string());
     assert_eq!((&relay.name, &relay.version), (&beat.name, &beat.version));
     assert!((60.0..600.0).contains(&relay.seen_seconds_ago), "{relay:?}");
@@ -197,15 +182,9 @@ async fn unrouted_topics_are_named(kit: Kit) -> Result<(), StoreError> {
     let sent = topics.map(|topic| Message::from_bytes(topic, None, ""));
     kit.commit(&sent).await?;
     let unrouted = kit.store.status().await?.unrouted;
-    let mut unrouted: Vec<_> = unrouted
-        .into_iter()
-        .map(|u| (u.topic, u.messages))
-        .collect();
+    let mut unrouted: Vec<_> = unrouted.into_iter().map(|u| (u.topic, u.messages)).collect();
     unrouted.sort_unstable();
     let expected = [("Orders", 1), ("lost", 2), ("users", 1)];
-    assert_eq!(
-        unrouted,
-        expected.map(|(topic, count)| (topic.to_owned(), count))
-    );
+    assert_eq!(unrouted, expected.map(|(topic, count)| (topic.to_owned(), count)));
     Ok(())
 }

@@ -25,49 +25,25 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
     ),
     (
         Flaw::OrderByTransaction,
-        &[
-            "fetch::transaction_ids_do_not_decide_order",
-            "fetch::hostile_writers_lose_nothing",
-        ],
+        &["fetch::transaction_ids_do_not_decide_order", "fetch::hostile_writers_lose_nothing"],
     ),
     (
         Flaw::WaitsForOpenWriters,
-        &[
-            "fetch::open_writer_holds_nobody_back",
-            "fetch::rolled_back_gap_holds_nobody_back",
-        ],
+        &["fetch::open_writer_holds_nobody_back", "fetch::rolled_back_gap_holds_nobody_back"],
     ),
     (
         Flaw::PageDropsItsLastRow,
-        &[
-            "fetch::rows_bound_a_batch",
-            "fetch::late_transaction_of_many_rows_is_paged",
-        ],
+        &["fetch::rows_bound_a_batch", "fetch::late_transaction_of_many_rows_is_paged"],
     ),
-    (
-        Flaw::BatchEndsEarly,
-        &["fetch::what_was_passed_does_not_come_again"],
-    ),
-    (
-        Flaw::PatternsLikeSql,
-        &["fetch::topic_patterns_are_taken_literally"],
-    ),
-    (
-        Flaw::ShardsByLength,
-        &["fetch::shards_split_everything_exactly_once"],
-    ),
+    (Flaw::BatchEndsEarly, &["fetch::what_was_passed_does_not_come_again"]),
+    (Flaw::PatternsLikeSql, &["fetch::topic_patterns_are_taken_literally"]),
+    (Flaw::ShardsByLength, &["fetch::shards_split_everything_exactly_once"]),
     (Flaw::PayloadEndsAtNul, &["append::any_bytes_come_back"]),
     (
         Flaw::BarrierIgnored,
-        &[
-            "fetch::until_leaves_out_what_it_does_not_cover",
-            "resize::shards_stop_at_one_position",
-        ],
+        &["fetch::until_leaves_out_what_it_does_not_cover", "resize::shards_stop_at_one_position"],
     ),
-    (
-        Flaw::BarrierClaimsWhatItLeftOut,
-        &["fetch::until_leaves_out_late_commits"],
-    ),
+    (Flaw::BarrierClaimsWhatItLeftOut, &["fetch::until_leaves_out_late_commits"]),
     (
         Flaw::ReshardTooEarly,
         &[
@@ -77,10 +53,7 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
     ),
     (
         Flaw::GrantedWhileHeld,
-        &[
-            "lease::held_shard_is_nobody_elses",
-            "lease::ten_claims_at_once_get_one_grant",
-        ],
+        &["lease::held_shard_is_nobody_elses", "lease::ten_claims_at_once_get_one_grant"],
     ),
     (
         Flaw::ReleaseByAnyTerm,
@@ -89,30 +62,12 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
             "lease::old_term_of_the_same_relay_is_fenced",
         ],
     ),
-    (
-        Flaw::SettleUnfenced,
-        &["settle::stale_epoch_is_fenced_and_writes_nothing"],
-    ),
-    (
-        Flaw::SettleInTwoSteps,
-        &["settle::failed_settlement_writes_nothing"],
-    ),
-    (
-        Flaw::FollowerOvertakes,
-        &["parked::followers_wait_behind_the_head_in_order"],
-    ),
-    (
-        Flaw::DeadLetterNeverBlocks,
-        &["parked::blocking_dead_letter_holds_its_key"],
-    ),
-    (
-        Flaw::RedriveMakesANewId,
-        &["dead::redrive_keeps_the_id_and_starts_over"],
-    ),
-    (
-        Flaw::DiscardedIsStillDue,
-        &["dead::nothing_is_tried_after_discard"],
-    ),
+    (Flaw::SettleUnfenced, &["settle::stale_epoch_is_fenced_and_writes_nothing"]),
+    (Flaw::SettleInTwoSteps, &["settle::failed_settlement_writes_nothing"]),
+    (Flaw::FollowerOvertakes, &["parked::followers_wait_behind_the_head_in_order"]),
+    (Flaw::DeadLetterNeverBlocks, &["parked::blocking_dead_letter_holds_its_key"]),
+    (Flaw::RedriveMakesANewId, &["dead::redrive_keeps_the_id_and_starts_over"]),
+    (Flaw::DiscardedIsStillDue, &["dead::nothing_is_tried_after_discard"]),
     (
         Flaw::PurgeByAge,
         &[
@@ -120,18 +75,9 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
             "purge::messages_one_route_has_not_passed_stay",
         ],
     ),
-    (
-        Flaw::PurgeIgnoresLateRows,
-        &["purge::late_commit_below_a_position_stays"],
-    ),
-    (
-        Flaw::SilentRelaysCount,
-        &["beat::relay_that_is_silent_no_longer_counts"],
-    ),
-    (
-        Flaw::StatusForgetsDeadLetters,
-        &["status::parked_messages_are_counted_by_state"],
-    ),
+    (Flaw::PurgeIgnoresLateRows, &["purge::late_commit_below_a_position_stays"]),
+    (Flaw::SilentRelaysCount, &["beat::relay_that_is_silent_no_longer_counts"]),
+    (Flaw::StatusForgetsDeadLetters, &["status::parked_messages_are_counted_by_state"]),
 ];
 
 /// Beds whose store has a flaw.
@@ -151,9 +97,7 @@ async fn every_mutant_is_caught_by_name() {
     let mut escaped = Vec::new();
     for (flaw, names) in CAUGHT {
         for name in *names {
-            let case = by_name
-                .get(name)
-                .unwrap_or_else(|| panic!("no case is named {name}"));
+            let case = by_name.get(name).unwrap_or_else(|| panic!("no case is named {name}"));
             match case.check(&Flawed(*flaw)).await {
                 Verdict::Broken(why) => println!("{flaw:?} caught by {name}: {why}"),
                 other => escaped.push(format!("{flaw:?} by {name}: {other:?}")),
@@ -184,9 +128,7 @@ fn cases_have_names_of_their_own() {
 fn silence_panics() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        let is_ours = panic
-            .location()
-            .is_some_and(|at| at.file().contains("conformance/src"));
+        let is_ours = panic.location().is_some_and(|at| at.file().contains("conformance/src"));
         if !is_ours {
             usual(panic);
         }

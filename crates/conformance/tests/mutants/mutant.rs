@@ -95,12 +95,7 @@ struct Memory {
 
 impl Mutant {
     pub(crate) fn new(flaw: Flaw, bed: Arc<dyn TestBed>) -> Self {
-        Self {
-            flaw,
-            inner: bed.store(),
-            bed,
-            memory: Arc::default(),
-        }
+        Self { flaw, inner: bed.store(), bed, memory: Arc::default() }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -114,16 +109,12 @@ impl Mutant {
     /// The present holder's lease of a shard.
     fn holder(&self, lease: &Lease) -> Lease {
         let shard = (lease.route.clone(), lease.shard.index);
-        self.remember(|memory| memory.leases.get(&shard).cloned())
-            .unwrap_or_else(|| lease.clone())
+        self.remember(|memory| memory.leases.get(&shard).cloned()).unwrap_or_else(|| lease.clone())
     }
 
     /// What can be seen now.
     async fn snapshot(&self, fetch: &Fetch) -> Result<Snapshot, StoreError> {
-        let now = Fetch {
-            until: None,
-            ..fetch.clone()
-        };
+        let now = Fetch { until: None, ..fetch.clone() };
         Ok(self.inner.fetch(&now).await?.snapshot)
     }
 
@@ -133,10 +124,7 @@ impl Mutant {
         let dense = |(message, seq): &(Fetched, Seq)| message.seq <= *seq;
         let messages = batch.messages.into_iter().zip(seqs).take_while(dense);
         batch.messages = messages.map(|(message, _)| message).collect();
-        batch.end = batch
-            .messages
-            .last()
-            .map_or(fetch.after.seq(), |last| last.seq);
+        batch.end = batch.messages.last().map_or(fetch.after.seq(), |last| last.seq);
         batch.more = false;
         Ok(batch)
     }
@@ -153,16 +141,11 @@ impl Mutant {
 
     /// Reads everything and keeps what another split gives to the shard.
     async fn fetch_by_length(&self, fetch: &Fetch) -> Result<Batch, StoreError> {
-        let whole = Fetch {
-            shard: Shard::WHOLE,
-            ..fetch.clone()
-        };
+        let whole = Fetch { shard: Shard::WHOLE, ..fetch.clone() };
         let mut batch = self.inner.fetch(&whole).await?;
         batch.messages.retain(|message| {
             let key = message.message.key.as_deref().unwrap_or_default();
-            fetch
-                .shard
-                .serves(u32::try_from(key.len()).expect("a short key"))
+            fetch.shard.serves(u32::try_from(key.len()).expect("a short key"))
         });
         Ok(batch)
     }
@@ -217,10 +200,7 @@ fn everything(route: &str) -> Fetch {
 }
 
 fn at(position: &Position) -> Settlement {
-    Settlement {
-        position: Some(position.clone()),
-        ..Settlement::default()
-    }
+    Settlement { position: Some(position.clone()), ..Settlement::default() }
 }
 
 #[async_trait]
@@ -245,11 +225,7 @@ impl Store for Mutant {
         let mut route = route.clone();
         if self.has(Flaw::PatternsLikeSql) {
             for topic in &mut route.topics {
-                *topic = topic
-                    .as_str()
-                    .replace(['_', '%'], "*")
-                    .parse()
-                    .expect("a pattern");
+                *topic = topic.as_str().replace(['_', '%'], "*").parse().expect("a pattern");
             }
         }
         self.inner.register(&route).await
@@ -276,9 +252,7 @@ impl Store for Mutant {
                 relays.filter(|routes| routes.contains(route)).count()
             };
             let counts = relay.routes.iter().map(count);
-            Ok(counts
-                .map(|count| u32::try_from(count).expect("few relays"))
-                .collect())
+            Ok(counts.map(|count| u32::try_from(count).expect("few relays")).collect())
         })
     }
 
@@ -448,11 +422,7 @@ impl TestBed for Mutant {
     }
 
     async fn begin(&self) -> Box<dyn Writer> {
-        Box::new(Watched {
-            inner: self.bed.begin().await,
-            mutant: self.clone(),
-            number: None,
-        })
+        Box::new(Watched { inner: self.bed.begin().await, mutant: self.clone(), number: None })
     }
 
     async fn insert_by_hand(
@@ -487,9 +457,7 @@ impl Watched {
             memory.transactions_count += 1;
             memory.transactions_count
         };
-        *self
-            .number
-            .get_or_insert_with(|| self.mutant.remember(next))
+        *self.number.get_or_insert_with(|| self.mutant.remember(next))
     }
 }
 
@@ -503,8 +471,7 @@ impl Writer for Watched {
     async fn enqueue(&mut self, messages: &[Message]) -> Result<(), StoreError> {
         let number = self.number();
         let numbered = messages.iter().map(|message| (message.id, number));
-        self.mutant
-            .remember(|memory| memory.transactions.extend(numbered));
+        self.mutant.remember(|memory| memory.transactions.extend(numbered));
         self.inner.enqueue(messages).await
     }
 

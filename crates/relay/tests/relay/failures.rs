@@ -33,13 +33,8 @@ async fn a_poison_message_is_tried_as_often_as_said_then_dead_and_its_key_goes_o
     assert_eq!(tries.load(Ordering::Relaxed), 3);
     assert_eq!(bench.dead().await, ["a-1"]);
     let received = bench.payloads();
-    let of = |key: &str| {
-        received
-            .iter()
-            .filter(|p| p.starts_with(key))
-            .cloned()
-            .collect::<Vec<_>>()
-    };
+    let of =
+        |key: &str| received.iter().filter(|p| p.starts_with(key)).cloned().collect::<Vec<_>>();
     assert_eq!(of("a"), ["a-0", "a-2", "a-3"]);
     assert_eq!(of("b"), ["b-0", "b-1", "b-2", "b-3"]);
     let overtaken =
@@ -55,14 +50,9 @@ async fn later_messages_of_a_refused_key_wait_for_it_in_order() {
     bench.broker.set_rule(move |delivery| {
         let is_bad = payload(&delivery.message) == "a-0";
         let is_left = || {
-            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
-                .is_ok()
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
         };
-        if is_bad && is_left() {
-            Script::Refuse(rejected())
-        } else {
-            Script::Take
-        }
+        if is_bad && is_left() { Script::Refuse(rejected()) } else { Script::Take }
     });
     let mut committed = bench.enqueue(&["a", "b"], 0..50);
     let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
@@ -70,43 +60,26 @@ async fn later_messages_of_a_refused_key_wait_for_it_in_order() {
     committed.extend(bench.enqueue(&["a", "b"], 50..60));
     bench.until_idle().await;
     relay.shutdown().await;
-    assert!(
-        bench.history(&committed).is_exact(),
-        "{:?}",
-        bench.history(&committed)
-    );
+    assert!(bench.history(&committed).is_exact(), "{:?}", bench.history(&committed));
     assert_eq!(bench.dead().await, [] as [&str; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_letter_may_block_its_key_until_a_person_acts() {
     let bench = Bench::new(MemoryBroker::unordered());
-    bench
-        .broker
-        .set_rule(|delivery| match &*payload(&delivery.message) {
-            "a-0" => Script::Refuse(rejected()),
-            _ => Script::Take,
-        });
+    bench.broker.set_rule(|delivery| match &*payload(&delivery.message) {
+        "a-0" => Script::Refuse(rejected()),
+        _ => Script::Take,
+    });
     let committed = bench.enqueue(&["a", "b"], 0..3);
     let mut route = bench.route("r", 1);
     route.retry.on_dead = OnDead::Block;
     let relay = bench.start(vec![route], Settings::default());
-    bench
-        .until("dead", |status| {
-            status.routes.iter().any(|route| route.dead == 1)
-        })
-        .await;
+    bench.until("dead", |status| status.routes.iter().any(|route| route.dead == 1)).await;
     bench.broker.wait_for(3).await;
     assert_eq!(bench.payloads(), ["b-0", "b-1", "b-2"]);
     bench.broker.clear_rule();
-    assert_eq!(
-        bench
-            .store
-            .redrive(&ParkedFilter::default(), "me")
-            .await
-            .unwrap(),
-        1
-    );
+    assert_eq!(bench.store.redrive(&ParkedFilter::default(), "me").await.unwrap(), 1);
     bench.until_idle().await;
     relay.shutdown().await;
     assert_eq!(bench.payloads()[3..], ["a-0", "a-1", "a-2"]);
@@ -124,14 +97,8 @@ async fn an_outage_spends_no_attempt_and_drains_when_it_is_over() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     let health = relay.handle.health();
     assert_eq!(health.routes[0].state, RouteState::Paused);
-    assert!(
-        health.routes[0].reason.as_deref().unwrap().contains("down"),
-        "{health:?}"
-    );
-    assert!(
-        health.ready,
-        "an outage of the broker is not one of the relay"
-    );
+    assert!(health.routes[0].reason.as_deref().unwrap().contains("down"), "{health:?}");
+    assert!(health.ready, "an outage of the broker is not one of the relay");
     bench.broker.set_down(false);
     bench.until_idle().await;
     relay.shutdown().await;
@@ -161,13 +128,11 @@ async fn a_broker_that_refuses_everything_is_down_and_no_message_is_lost_to_it()
 async fn an_unknown_outcome_is_sent_again_with_the_same_id_and_in_order() {
     let bench = Bench::new(MemoryBroker::unordered());
     let lost = AtomicU32::new(0);
-    bench
-        .broker
-        .set_rule(move |_| match lost.fetch_add(1, Ordering::Relaxed) % 7 {
-            3 => Script::TakeAndAnswer(unknown()),
-            5 => Script::Refuse(unknown()),
-            _ => Script::Take,
-        });
+    bench.broker.set_rule(move |_| match lost.fetch_add(1, Ordering::Relaxed) % 7 {
+        3 => Script::TakeAndAnswer(unknown()),
+        5 => Script::Refuse(unknown()),
+        _ => Script::Take,
+    });
     let committed = bench.enqueue(&["a", "b", "c"], 0..40);
     let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
     bench.until_idle().await;
@@ -180,28 +145,18 @@ async fn an_unknown_outcome_is_sent_again_with_the_same_id_and_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_breaks_the_connection_does_not_stop_the_others() {
     let bench = Bench::new(MemoryBroker::unordered());
-    bench
-        .broker
-        .set_rule(|delivery| match &*payload(&delivery.message) {
-            "bad-0" => Script::Hang,
-            _ => Script::Take,
-        });
+    bench.broker.set_rule(|delivery| match &*payload(&delivery.message) {
+        "bad-0" => Script::Hang,
+        _ => Script::Take,
+    });
     let committed = bench.enqueue(&["bad", "a", "b"], 0..30);
     let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
     bench.broker.wait_for(60).await;
     bench.broker.clear_rule();
     bench.until_idle().await;
     relay.shutdown().await;
-    assert!(
-        bench.history(&committed).is_sound(),
-        "{:?}",
-        bench.history(&committed)
-    );
-    assert_eq!(
-        bench.dead().await,
-        [] as [&str; 0],
-        "unknown is not refused"
-    );
+    assert!(bench.history(&committed).is_sound(), "{:?}", bench.history(&committed));
+    assert_eq!(bench.dead().await, [] as [&str; 0], "unknown is not refused");
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,10 +164,7 @@ async fn an_adapter_that_panics_or_hangs_loses_nothing() {
     let bench = Bench::new(MemoryBroker::unordered());
     let calls = AtomicU32::new(0);
     bench.broker.set_rule(move |_| {
-        assert!(
-            calls.fetch_add(1, Ordering::Relaxed) != 3,
-            "a bug in the adapter"
-        );
+        assert!(calls.fetch_add(1, Ordering::Relaxed) != 3, "a bug in the adapter");
         Script::Take
     });
     let committed = bench.enqueue(&["a", "b"], 0..5);
@@ -251,19 +203,15 @@ async fn running_once_with_a_broker_that_is_down_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn only_acked_counts_as_delivered() {
-    for outcome in [
-        rejected(),
-        unknown(),
-        Outcome::Unreachable(posthaste_core::Failure::new("x", "x")),
-    ] {
+    for outcome in
+        [rejected(), unknown(), Outcome::Unreachable(posthaste_core::Failure::new("x", "x"))]
+    {
         let bench = Bench::new(MemoryBroker::new());
         let first = AtomicU32::new(0);
-        bench
-            .broker
-            .set_rule(move |_| match first.fetch_add(1, Ordering::Relaxed) {
-                0 => Script::Refuse(outcome.clone()),
-                _ => Script::Take,
-            });
+        bench.broker.set_rule(move |_| match first.fetch_add(1, Ordering::Relaxed) {
+            0 => Script::Refuse(outcome.clone()),
+            _ => Script::Take,
+        });
         let committed = bench.enqueue(&["a"], 0..3);
         let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
         bench.until_idle().await;

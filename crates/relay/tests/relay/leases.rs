@@ -21,11 +21,7 @@ async fn a_standby_takes_over_within_a_lease_and_a_poll() {
     let bench = Bench::new(MemoryBroker::new());
     let settings = Settings::default();
     let first = bench.start(vec![bench.route("r", 1)], settings.clone());
-    bench
-        .until("served", |status| {
-            shards_of(status).iter().any(Option::is_some)
-        })
-        .await;
+    bench.until("served", |status| shards_of(status).iter().any(Option::is_some)).await;
     let second = bench.start(vec![bench.route("r", 1)], settings.clone());
     let mut committed = bench.enqueue(&["a"], 0..10);
     bench.broker.wait_for(10).await;
@@ -44,11 +40,7 @@ async fn a_standby_takes_over_within_a_lease_and_a_poll() {
 async fn a_stopped_relay_gives_its_shard_back_at_once() {
     let bench = Bench::new(MemoryBroker::new());
     let first = bench.start(vec![bench.route("r", 1)], Settings::default());
-    bench
-        .until("served", |status| {
-            shards_of(status).iter().any(Option::is_some)
-        })
-        .await;
+    bench.until("served", |status| shards_of(status).iter().any(Option::is_some)).await;
     first.shutdown().await;
     let status = bench.store.status().await.unwrap();
     assert_eq!(shards_of(&status), [None]);
@@ -79,9 +71,8 @@ async fn relays_share_shards_fairly_and_keep_the_order_of_keys() {
     let keys: Vec<String> = (0..40).map(|n| format!("key{n}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let mut committed = bench.enqueue(&keys, 0..10);
-    let relays: Vec<_> = (0..3)
-        .map(|_| bench.start(vec![bench.route("r", 6)], Settings::default()))
-        .collect();
+    let relays: Vec<_> =
+        (0..3).map(|_| bench.start(vec![bench.route("r", 6)], Settings::default())).collect();
     let is_fair = |status: &Status| {
         let mut counts = std::collections::HashMap::new();
         for relay in shards_of(status).into_iter().flatten() {
@@ -110,11 +101,7 @@ async fn the_number_of_shards_changes_without_loss_or_duplicate_or_disorder() {
         committed.extend(bench.enqueue(&keys, round * 10..round * 10 + 5));
         let relay = bench.start(vec![bench.route("r", shards)], Settings::default());
         let has_shards = |status: &Status| status.routes[0].leases.len() == usize::from(shards);
-        bench
-            .until("resharded", |status| {
-                !status.routes.is_empty() && has_shards(status)
-            })
-            .await;
+        bench.until("resharded", |status| !status.routes.is_empty() && has_shards(status)).await;
         committed.extend(bench.enqueue(&keys, round * 10 + 5..round * 10 + 10));
         bench.until_idle().await;
         relay.shutdown().await;
@@ -135,11 +122,7 @@ async fn running_once_delivers_everything_and_ends() {
 async fn running_once_beside_another_relay_says_so() {
     let bench = Bench::new(MemoryBroker::new());
     let first = bench.start(vec![bench.route("r", 1)], Settings::default());
-    bench
-        .until("served", |status| {
-            shards_of(status).iter().any(Option::is_some)
-        })
-        .await;
+    bench.until("served", |status| shards_of(status).iter().any(Option::is_some)).await;
     let relay = bench.relay(vec![bench.route("r", 1)], Settings::default());
     let error = relay.run_once(CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "{error}");
@@ -152,11 +135,7 @@ async fn stopping_waits_for_answers_and_settles_them() {
     bench.broker.set_rule(|_| Script::Hang);
     bench.enqueue(&["a"], 0..1);
     let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
-    bench
-        .until("served", |status| {
-            shards_of(status).iter().any(Option::is_some)
-        })
-        .await;
+    bench.until("served", |status| shards_of(status).iter().any(Option::is_some)).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let asked_at = bench.clock.elapsed();
     relay.shutdown().await;
@@ -193,16 +172,11 @@ async fn what_is_delivered_goes_and_what_is_not_stays() {
     };
     bench.enqueue(&["a"], 0..5000);
     let mut late = bench.store.begin();
-    late.enqueue(&[Message::from_bytes("t", Some("late"), "late")])
-        .unwrap();
+    late.enqueue(&[Message::from_bytes("t", Some("late"), "late")]).unwrap();
     bench.enqueue(&["a"], 5000..5010);
     let relay = bench.start(vec![bench.route("r", 1)], settings);
     bench.broker.wait_for(5010).await;
-    assert_eq!(
-        bench.store.committed().len(),
-        5010,
-        "kept for the retention"
-    );
+    assert_eq!(bench.store.committed().len(), 5010, "kept for the retention");
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(bench.store.committed().len(), 0);
     late.commit();
@@ -213,16 +187,9 @@ async fn what_is_delivered_goes_and_what_is_not_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_woken_relay_does_not_wait_for_its_poll() {
     let bench = Bench::new(MemoryBroker::new());
-    let settings = Settings {
-        poll: Duration::from_secs(9),
-        ..Settings::default()
-    };
+    let settings = Settings { poll: Duration::from_secs(9), ..Settings::default() };
     let relay = bench.start(vec![bench.route("r", 1)], settings);
-    bench
-        .until("served", |status| {
-            shards_of(status).iter().any(Option::is_some)
-        })
-        .await;
+    bench.until("served", |status| shards_of(status).iter().any(Option::is_some)).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     bench.enqueue(&["a"], 0..1);
     let woken_at = bench.clock.elapsed();

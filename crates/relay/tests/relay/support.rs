@@ -44,11 +44,7 @@ impl Running {
 impl Bench {
     pub(crate) fn new(broker: MemoryBroker) -> Self {
         let clock = Arc::new(TokioClock::new());
-        Self {
-            store: MemoryStore::new(clock.clone()),
-            broker,
-            clock,
-        }
+        Self { store: MemoryStore::new(clock.clone()), broker, clock }
     }
 
     pub(crate) fn ports(&self) -> Arc<dyn Store> {
@@ -63,8 +59,7 @@ impl Bench {
                 let payload = format!("{key}-{number}");
                 let message = Message::from_bytes("t", Some(key), payload);
                 let mut tx = self.store.begin();
-                tx.enqueue(std::slice::from_ref(&message))
-                    .expect("a valid message");
+                tx.enqueue(std::slice::from_ref(&message)).expect("a valid message");
                 tx.commit();
                 messages.push(message);
             }
@@ -73,11 +68,7 @@ impl Bench {
     }
 
     pub(crate) fn route(&self, name: &str, shards: u16) -> Route {
-        let spec = RouteSpec {
-            name: name.to_owned(),
-            topics: vec!["*".parse().unwrap()],
-            shards,
-        };
+        let spec = RouteSpec { name: name.to_owned(), topics: vec!["*".parse().unwrap()], shards };
         let mut route = Route::new(spec, Arc::new(self.broker.clone()));
         route.retry = policy(3);
         route
@@ -91,18 +82,11 @@ impl Bench {
     pub(crate) fn start(&self, routes: Vec<Route>, settings: Settings) -> Running {
         let relay = self.relay(routes, settings);
         let (stop, handle) = (CancellationToken::new(), relay.handle());
-        Running {
-            handle,
-            task: tokio::spawn(relay.run(stop.clone())),
-            stop,
-        }
+        Running { handle, task: tokio::spawn(relay.run(stop.clone())), stop }
     }
 
     pub(crate) async fn drain(&self, routes: Vec<Route>) {
-        self.relay(routes, Settings::default())
-            .run_once(CancellationToken::new())
-            .await
-            .unwrap();
+        self.relay(routes, Settings::default()).run_once(CancellationToken::new()).await.unwrap();
     }
 
     /// Waits, in virtual time, until the status is as wanted.
@@ -113,10 +97,7 @@ impl Bench {
             if is_so(&status) {
                 return;
             }
-            assert!(
-                self.clock.elapsed() - start < PATIENCE,
-                "{what}: {status:?}"
-            );
+            assert!(self.clock.elapsed() - start < PATIENCE, "{what}: {status:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -126,9 +107,7 @@ impl Bench {
         let is_idle = |status: &Status| {
             let routes = &status.routes;
             !routes.is_empty()
-                && routes
-                    .iter()
-                    .all(|route| route.pending == 0 && route.retrying == 0)
+                && routes.iter().all(|route| route.pending == 0 && route.retrying == 0)
         };
         self.until("everything delivered", is_idle).await;
     }
@@ -148,11 +127,7 @@ impl Bench {
     }
 
     pub(crate) async fn dead(&self) -> Vec<String> {
-        let dead = self
-            .store
-            .dead(&ParkedFilter::default(), 1000)
-            .await
-            .unwrap();
+        let dead = self.store.dead(&ParkedFilter::default(), 1000).await.unwrap();
         dead.iter().map(|view| payload(&view.message)).collect()
     }
 }
@@ -170,14 +145,6 @@ pub(crate) fn unknown() -> Outcome {
 }
 
 pub(crate) fn policy(attempts_max: u32) -> RetryPolicy {
-    let backoff = Backoff {
-        initial: Duration::from_secs(1),
-        max: Duration::from_secs(60),
-    };
-    RetryPolicy {
-        backoff,
-        attempts_max,
-        age_max: None,
-        on_dead: OnDead::Continue,
-    }
+    let backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) };
+    RetryPolicy { backoff, attempts_max, age_max: None, on_dead: OnDead::Continue }
 }

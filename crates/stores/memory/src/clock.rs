@@ -22,9 +22,7 @@ impl ManualClock {
 impl Default for ManualClock {
     /// Stands at zero.
     fn default() -> Self {
-        Self {
-            elapsed: watch::Sender::new(Duration::ZERO),
-        }
+        Self { elapsed: watch::Sender::new(Duration::ZERO) }
     }
 }
 

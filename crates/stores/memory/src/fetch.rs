@@ -60,11 +60,6 @@ impl State {
             }
             (Some((seq, view)), _) => (*seq, snapshot::name(view)),
         };
-        Batch {
-            messages: Vec::new(),
-            end,
-            snapshot,
-            more: false,
-        }
+        Batch { messages: Vec::new(), end, snapshot, more: false }
     }
 }

@@ -46,10 +46,7 @@ impl ShardState {
         Self {
             holder: None,
             epoch,
-            progress: vec![Progress {
-                at: now,
-                position: position.clone(),
-            }],
+            progress: vec![Progress { at: now, position: position.clone() }],
         }
     }
 
@@ -85,10 +82,7 @@ impl Route {
             return None;
         }
         shard.epoch += 1;
-        shard.holder = Some(Holder {
-            relay: claim.relay,
-            expires_at: now + claim.ttl,
-        });
+        shard.holder = Some(Holder { relay: claim.relay, expires_at: now + claim.ttl });
         Some(Grant {
             lease: Lease {
                 route: claim.route.clone(),
@@ -143,24 +137,13 @@ pub(crate) fn fenced(lease: &Lease, operation: &'static str) -> StoreError {
 
 impl State {
     pub(crate) fn beat(&mut self, beat: &RelayBeat, ttl: Duration, now: Duration) -> Vec<u32> {
-        let relay = Relay {
-            beat: beat.clone(),
-            seen_at: now,
-            expires_at: now + ttl,
-        };
+        let relay = Relay { beat: beat.clone(), seen_at: now, expires_at: now + ttl };
         self.relays.insert(beat.id.to_string(), relay);
         let serves = |relay: &&Relay, route: &String| {
             relay.expires_at > now && relay.beat.routes.contains(route)
         };
-        let count = |route| {
-            self.relays
-                .values()
-                .filter(|relay| serves(relay, route))
-                .count()
-        };
+        let count = |route| self.relays.values().filter(|relay| serves(relay, route)).count();
         let counts = beat.routes.iter().map(count);
-        counts
-            .map(|count| u32::try_from(count).unwrap_or(u32::MAX))
-            .collect()
+        counts.map(|count| u32::try_from(count).unwrap_or(u32::MAX)).collect()
     }
 }

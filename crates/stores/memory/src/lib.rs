@@ -68,10 +68,7 @@ impl MemoryStore {
     /// An empty outbox whose times are the clock's.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            state: Arc::default(),
-            clock,
-        }
+        Self { state: Arc::default(), clock }
     }
 
     /// Opens an application's transaction.
@@ -106,9 +103,7 @@ impl State {
 #[async_trait]
 impl Store for MemoryStore {
     fn capabilities(&self) -> StoreCapabilities {
-        StoreCapabilities {
-            concurrent_writers: true,
-        }
+        StoreCapabilities { concurrent_writers: true }
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -42,11 +42,7 @@ impl Log {
     pub(crate) fn insert(&mut self, xid: Xid, message: Message, now: Duration) {
         self.seq_last += 1;
         self.by_xid.insert((xid, self.seq_last));
-        let row = Row {
-            xid,
-            message,
-            created_at: now,
-        };
+        let row = Row { xid, message, created_at: now };
         self.rows.insert(self.seq_last, row);
     }
 
@@ -70,10 +66,7 @@ impl Log {
 
     /// What can be seen now.
     pub(crate) fn view(&self) -> View {
-        View {
-            end: self.xid_last + 1,
-            open: self.open.clone(),
-        }
+        View { end: self.xid_last + 1, open: self.open.clone() }
     }
 
     /// The highest seq that is in the log.
@@ -92,9 +85,7 @@ impl Log {
         above: Seq,
         upto: Seq,
     ) -> impl DoubleEndedIterator<Item = (Seq, &Row)> {
-        let rows = self
-            .rows
-            .range(above.saturating_add(1)..=upto.max(above.saturating_add(1)));
+        let rows = self.rows.range(above.saturating_add(1)..=upto.max(above.saturating_add(1)));
         rows.filter(move |(seq, row)| **seq <= upto && !self.open.contains(&row.xid))
             .map(|(seq, row)| (*seq, row))
     }

@@ -147,9 +147,7 @@ impl Parking {
                 touched.insert(lane);
             }
         }
-        let freed = touched
-            .into_iter()
-            .filter(|lane| !self.lanes.contains_key(lane));
+        let freed = touched.into_iter().filter(|lane| !self.lanes.contains_key(lane));
         let keys = freed.filter_map(|lane| match lane {
             Lane::Key(key) => Some(key),
             Lane::Alone(_) => None,
@@ -188,10 +186,7 @@ impl Parking {
     }
 
     pub(crate) fn due(&self, shard: Shard, limit: usize, now: Duration) -> Due {
-        let lanes = self
-            .lanes
-            .iter()
-            .filter(|(lane, _)| lane.is_served_by(shard));
+        let lanes = self.lanes.iter().filter(|(lane, _)| lane.is_served_by(shard));
         let mut planned: Vec<(Duration, &BTreeSet<Seq>)> = lanes
             .filter_map(|(_, seqs)| {
                 let head = &self.rows[seqs.first()?];
@@ -207,10 +202,7 @@ impl Parking {
             seqs.take_while(|(_, row)| row.state == ParkState::Retrying)
         });
         Due {
-            messages: due
-                .take(limit)
-                .map(|(seq, row)| parked(seq, row, now))
-                .collect(),
+            messages: due.take(limit).map(|(seq, row)| parked(seq, row, now)).collect(),
             next_in: next,
         }
     }
@@ -223,8 +215,7 @@ impl Parking {
     /// Forgets what was discarded so long ago; returns how many.
     pub(crate) fn forget_discarded(&mut self, before: Duration) -> u64 {
         let count = self.rows.len();
-        self.rows
-            .retain(|_, row| row.state != ParkState::Discarded || row.state_at > before);
+        self.rows.retain(|_, row| row.state != ParkState::Discarded || row.state_at > before);
         (count - self.rows.len()) as u64
     }
 
@@ -242,14 +233,8 @@ impl Parking {
 fn is_meant(row: &Row, filter: &ParkedFilter) -> bool {
     let class = row.last_error.as_ref().map(|(class, _)| class);
     (filter.ids.is_empty() || filter.ids.contains(&row.message.id))
-        && filter
-            .topic
-            .as_ref()
-            .is_none_or(|topic| *topic == row.message.topic)
-        && filter
-            .class
-            .as_ref()
-            .is_none_or(|wanted| Some(wanted) == class)
+        && filter.topic.as_ref().is_none_or(|topic| *topic == row.message.topic)
+        && filter.class.as_ref().is_none_or(|wanted| Some(wanted) == class)
 }
 
 impl State {
@@ -273,9 +258,7 @@ impl State {
         }
         found.sort_unstable_by_key(|(at, name, seq, _)| (*at, *name, *seq));
         let found = found.into_iter().take(limit);
-        found
-            .map(|(_, name, seq, row)| view(name, seq, row, now))
-            .collect()
+        found.map(|(_, name, seq, row)| view(name, seq, row, now)).collect()
     }
 
     pub(crate) fn redrive(&mut self, filter: &ParkedFilter, by: &str, now: Duration) -> u64 {

@@ -20,9 +20,7 @@ impl State {
         }
         if let Some(before) = now.checked_sub(retention.discarded) {
             let routes = self.routes.values_mut();
-            purged.discarded = routes
-                .map(|route| route.parked.forget_discarded(before))
-                .sum();
+            purged.discarded = routes.map(|route| route.parked.forget_discarded(before)).sum();
         }
         self.relays.retain(|_, relay| relay.expires_at > now);
         purged
@@ -37,10 +35,7 @@ impl State {
         };
         let rows = self.log.visible(0, upto).filter(|(seq, row)| {
             passed.iter().all(|passed| passed.covers(*seq, row.xid))
-                && self
-                    .routes
-                    .values()
-                    .any(|route: &Route| route.takes(&row.message.topic))
+                && self.routes.values().any(|route: &Route| route.takes(&row.message.topic))
         });
         rows.map(|(seq, _)| seq).take(rows_max).collect()
     }

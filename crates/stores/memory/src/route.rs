@@ -75,16 +75,13 @@ impl State {
     pub(crate) fn register(&mut self, spec: &RouteSpec) -> Layout {
         let view = self.log.view();
         let seq_last = self.log.seq_last();
-        let route = self
-            .routes
-            .entry(spec.name.clone())
-            .or_insert_with(|| Route {
-                name: spec.name.clone(),
-                topics: Vec::new(),
-                shards: vec![ShardState::default(); usize::from(spec.shards.max(1))],
-                resize: None,
-                parked: Parking::default(),
-            });
+        let route = self.routes.entry(spec.name.clone()).or_insert_with(|| Route {
+            name: spec.name.clone(),
+            topics: Vec::new(),
+            shards: vec![ShardState::default(); usize::from(spec.shards.max(1))],
+            resize: None,
+            parked: Parking::default(),
+        });
         route.topics.clone_from(&spec.topics);
         let present = route.shards.len();
         if usize::from(spec.shards) == present {
@@ -92,16 +89,10 @@ impl State {
         } else if let Some(resize) = &mut route.resize {
             resize.to = spec.shards;
         } else {
-            let passed = route
-                .shards
-                .iter()
-                .map(|shard| shard.position().seq())
-                .max();
+            let passed = route.shards.iter().map(|shard| shard.position().seq()).max();
             let seq = seq_last.max(passed.unwrap_or_default());
-            route.resize = Some(Resize {
-                to: spec.shards,
-                barrier: Position::at(seq, snapshot::name(&view)),
-            });
+            route.resize =
+                Some(Resize { to: spec.shards, barrier: Position::at(seq, snapshot::name(&view)) });
         }
         route.layout()
     }

@@ -31,10 +31,7 @@ impl State {
         let coverage = settlement.position.as_ref().map(Coverage::of).transpose()?;
 
         if let Some(position) = &settlement.position {
-            shard.progress.push(Progress {
-                at: now,
-                position: position.clone(),
-            });
+            shard.progress.push(Progress { at: now, position: position.clone() });
         }
         if let (Some(coverage), Some(resize)) = (&coverage, &route.resize) {
             let barrier = Coverage::of(&resize.barrier)?;

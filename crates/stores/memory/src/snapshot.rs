@@ -60,13 +60,8 @@ pub(crate) struct Coverage {
 
 impl Coverage {
     pub(crate) fn of(position: &Position) -> Result<Self, StoreError> {
-        let steps = position
-            .steps()
-            .iter()
-            .map(|step| Ok((step.seq, step.snapshot.parse()?)));
-        Ok(Self {
-            steps: steps.collect::<Result<_, StoreError>>()?,
-        })
+        let steps = position.steps().iter().map(|step| Ok((step.seq, step.snapshot.parse()?)));
+        Ok(Self { steps: steps.collect::<Result<_, StoreError>>()? })
     }
 
     /// Highest seq it says anything about.
@@ -119,10 +114,7 @@ mod tests {
     fn coverage_is_per_stretch() {
         let position: Position = "40@9:;90@7:3".parse().unwrap();
         let coverage = Coverage::of(&position).unwrap();
-        assert!(
-            coverage.covers(40, 3),
-            "below 41 the younger snapshot counts"
-        );
+        assert!(coverage.covers(40, 3), "below 41 the younger snapshot counts");
         assert!(!coverage.covers(41, 3), "above it the older one");
         assert!(coverage.covers(90, 5));
         assert!(!coverage.covers(91, 5), "nothing beyond the last step");

@@ -21,11 +21,7 @@ impl State {
             seen_seconds_ago: now.saturating_sub(relay.seen_at).as_secs_f64(),
         });
         Status {
-            routes: self
-                .routes
-                .values()
-                .map(|route| self.route_status(route, now))
-                .collect(),
+            routes: self.routes.values().map(|route| self.route_status(route, now)).collect(),
             relays: relays.collect(),
             unrouted: self.unrouted(),
         }
@@ -33,9 +29,7 @@ impl State {
 
     fn route_status(&self, route: &Route, now: Duration) -> RouteStatus {
         let leases = route.shards.iter().enumerate();
-        let leases: Vec<_> = leases
-            .map(|(index, shard)| shard.status(index, now))
-            .collect();
+        let leases: Vec<_> = leases.map(|(index, shard)| shard.status(index, now)).collect();
         let behind = leases.iter().map(|lease| lease.seq).min().unwrap_or(0);
         let pending = self.log.seq_last().saturating_sub(behind);
         RouteStatus {
@@ -69,18 +63,13 @@ impl State {
     fn unrouted(&self) -> Vec<UnroutedTopic> {
         let mut topics: BTreeMap<&str, u64> = BTreeMap::new();
         for message in self.log.committed().rev().take(LOOKED_AT_MAX) {
-            if !self
-                .routes
-                .values()
-                .any(|route| route.takes(&message.topic))
-            {
+            if !self.routes.values().any(|route| route.takes(&message.topic)) {
                 *topics.entry(&message.topic).or_default() += 1;
             }
         }
-        let topics = topics.into_iter().map(|(topic, messages)| UnroutedTopic {
-            topic: topic.to_owned(),
-            messages,
-        });
+        let topics = topics
+            .into_iter()
+            .map(|(topic, messages)| UnroutedTopic { topic: topic.to_owned(), messages });
         topics.collect()
     }
 }

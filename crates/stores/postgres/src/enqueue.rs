@@ -25,9 +25,7 @@ pub async fn enqueue(
         )
         .of("enqueue"));
     }
-    insert(connection, messages)
-        .await
-        .map_err(|fault| fault.of("enqueue"))
+    insert(connection, messages).await.map_err(|fault| fault.of("enqueue"))
 }
 
 /// Checks and inserts.
@@ -36,9 +34,7 @@ pub(crate) async fn insert(
     messages: &[Message],
 ) -> Result<(), Fault> {
     for message in messages {
-        message
-            .validate()
-            .map_err(|invalid| Fault::refused(invalid.to_string()))?;
+        message.validate().map_err(|invalid| Fault::refused(invalid.to_string()))?;
     }
     match messages {
         [] => Ok(()),
@@ -96,9 +92,7 @@ impl<'m> Columns<'m> {
             keys: all().map(|message| message.key.as_deref()).collect(),
             event_types: all().map(|message| message.event_type.as_deref()).collect(),
             payloads: all().map(|message| &message.payload[..]).collect(),
-            headers: all()
-                .map(|message| headers_to_json(&message.headers))
-                .collect(),
+            headers: all().map(|message| headers_to_json(&message.headers)).collect(),
             content_types: all().map(|message| &*message.content_type).collect(),
         }
     }

@@ -73,22 +73,15 @@ pub(crate) fn store_error(operation: &'static str, error: sqlx::Error) -> StoreE
     use sqlx::Error as E;
     let (kind, message) = match &error {
         E::Database(database) => return database_error(operation, database.as_ref(), &error),
-        E::Io(io) => (
-            Kind::Unavailable,
-            format!("the database cannot be reached: {io}"),
-        ),
-        E::Tls(tls) => (
-            Kind::Unavailable,
-            format!("no secure connection to the database: {tls}"),
-        ),
+        E::Io(io) => (Kind::Unavailable, format!("the database cannot be reached: {io}")),
+        E::Tls(tls) => (Kind::Unavailable, format!("no secure connection to the database: {tls}")),
         E::PoolTimedOut => (
             Kind::Unavailable,
             "no connection to the database in time: it is down, or all are in use".to_owned(),
         ),
-        E::PoolClosed | E::WorkerCrashed | E::BeginFailed => (
-            Kind::Unavailable,
-            "the connection to the database was lost".to_owned(),
-        ),
+        E::PoolClosed | E::WorkerCrashed | E::BeginFailed => {
+            (Kind::Unavailable, "the connection to the database was lost".to_owned())
+        }
         // The driver quotes the part of the URL it cannot read, which may be the password.
         E::Configuration(_) => {
             return StoreError::new(
@@ -98,10 +91,9 @@ pub(crate) fn store_error(operation: &'static str, error: sqlx::Error) -> StoreE
                  it has the form postgres://user:password@host:port/database",
             );
         }
-        _ => (
-            Kind::Internal,
-            "the database answered in a way this program does not know".to_owned(),
-        ),
+        _ => {
+            (Kind::Internal, "the database answered in a way this program does not know".to_owned())
+        }
     };
     StoreError::new(kind, operation, message).with_source(error.to_string())
 }
@@ -119,10 +111,9 @@ fn database_error(
              connect to the primary"
                 .to_owned(),
         ),
-        "42P01" | "3F000" => (
-            Kind::SchemaMissing,
-            "the tables are not there; run `posthaste migrate`".to_owned(),
-        ),
+        "42P01" | "3F000" => {
+            (Kind::SchemaMissing, "the tables are not there; run `posthaste migrate`".to_owned())
+        }
         "42501" => (
             Kind::Denied,
             format!(
@@ -136,10 +127,7 @@ fn database_error(
             "22" | "23" => return refused(operation, "the table refuses a value of the request"),
             "08" | "40" | "53" | "57" => (Kind::Unavailable, database.message().to_owned()),
             "28" => (Kind::Denied, database.message().to_owned()),
-            _ => (
-                Kind::Internal,
-                format!("the database reports an error of code {code}"),
-            ),
+            _ => (Kind::Internal, format!("the database reports an error of code {code}")),
         },
     };
     StoreError::new(kind, operation, message).with_source(error.to_string())

@@ -32,9 +32,7 @@ pub(crate) async fn check(connection: &mut PgConnection) -> Result<(), Fault> {
     if found > known {
         return Err(too_new(found, known));
     }
-    let row = query(include_str!("../sql/check_server.sql"))
-        .fetch_one(connection)
-        .await?;
+    let row = query(include_str!("../sql/check_server.sql")).fetch_one(connection).await?;
     if row.try_get(0)? {
         return Err(Fault::Store(
             Kind::ReadOnly,
@@ -67,9 +65,7 @@ pub(crate) fn too_new(found: i32, known: i32) -> Fault {
 
 /// The examine port.
 pub(crate) async fn examine(connection: &mut PgConnection) -> Result<Vec<Finding>, Fault> {
-    let row = query(include_str!("../sql/examine.sql"))
-        .fetch_one(connection)
-        .await?;
+    let row = query(include_str!("../sql/examine.sql")).fetch_one(connection).await?;
     let mut findings = server(&row)?;
     findings.extend(durability(&row)?);
     findings.extend(circumstances(&row)?);
@@ -77,11 +73,7 @@ pub(crate) async fn examine(connection: &mut PgConnection) -> Result<Vec<Finding
 }
 
 fn finding(ok: bool, what: String, fix: &str) -> Finding {
-    Finding {
-        ok,
-        what,
-        fix: (!ok).then(|| fix.to_owned()),
-    }
+    Finding { ok, what, fix: (!ok).then(|| fix.to_owned()) }
 }
 
 fn server(row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
@@ -103,10 +95,7 @@ fn server(row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
         ),
         finding(
             !standby,
-            format!(
-                "the server is a {}",
-                if standby { "standby" } else { "primary" }
-            ),
+            format!("the server is a {}", if standby { "standby" } else { "primary" }),
             "connect to the primary",
         ),
         // Ours are explicit; an application whose writers of one key are not serialised by a row
@@ -143,10 +132,7 @@ fn durability(row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
         ),
         finding(
             logged,
-            format!(
-                "posthaste.outbox is {}",
-                if logged { "logged" } else { "unlogged" }
-            ),
+            format!("posthaste.outbox is {}", if logged { "logged" } else { "unlogged" }),
             "ALTER TABLE posthaste.outbox SET LOGGED; a crash empties unlogged tables",
         ),
     ])
@@ -171,10 +157,7 @@ fn circumstances(row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
         ),
         finding(
             prepared <= OLD_SECONDS,
-            format!(
-                "oldest prepared transaction {:?}",
-                duration(prepared.floor())
-            ),
+            format!("oldest prepared transaction {:?}", duration(prepared.floor())),
             "COMMIT PREPARED or ROLLBACK PREPARED it (pg_prepared_xacts shows it)",
         ),
         finding(

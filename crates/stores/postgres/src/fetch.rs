@@ -62,10 +62,7 @@ pub(crate) async fn fetch(
         None => Page::of(read_some(connection, &fetch).await?, &fetch)?,
     };
     let (batch, large) = page.batch(&fetch)?;
-    Ok(Read {
-        batch: load(connection, batch, large).await?,
-        takes_all: page.header.takes_all,
-    })
+    Ok(Read { batch: load(connection, batch, large).await?, takes_all: page.header.takes_all })
 }
 
 async fn read_all(connection: &mut PgConnection, fetch: &Fetch) -> Result<Vec<PgRow>, Fault> {
@@ -214,10 +211,8 @@ async fn load(
     if large.is_empty() {
         return Ok(batch);
     }
-    let rows = query(include_str!("../sql/fetch_payloads.sql"))
-        .bind(&large)
-        .fetch_all(connection)
-        .await?;
+    let rows =
+        query(include_str!("../sql/fetch_payloads.sql")).bind(&large).fetch_all(connection).await?;
     let mut payloads = HashMap::with_capacity(rows.len());
     for row in &rows {
         let payload: &[u8] = row.try_get(1)?;

@@ -38,12 +38,7 @@ pub(crate) async fn acquire(
         .fetch_all(connection)
         .await?;
     Ok(Some(Grant {
-        lease: Lease {
-            route: claim.route,
-            shard: claim.shard,
-            relay: claim.relay,
-            epoch,
-        },
+        lease: Lease { route: claim.route, shard: claim.shard, relay: claim.relay, epoch },
         position,
         until,
         blocked,

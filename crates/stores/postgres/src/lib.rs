@@ -150,30 +150,22 @@ fn pool_options() -> PgPoolOptions {
 /// The pool's options hold the password.
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore")
-            .field("deadline", &self.deadline)
-            .finish_non_exhaustive()
+        f.debug_struct("PostgresStore").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
 impl Store for PostgresStore {
     fn capabilities(&self) -> StoreCapabilities {
-        StoreCapabilities {
-            concurrent_writers: true,
-        }
+        StoreCapabilities { concurrent_writers: true }
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        self.call("check", |connection| Box::pin(examine::check(connection)))
-            .await
+        self.call("check", |connection| Box::pin(examine::check(connection))).await
     }
 
     async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
-        self.call("examine", |connection| {
-            Box::pin(examine::examine(connection))
-        })
-        .await
+        self.call("examine", |connection| Box::pin(examine::examine(connection))).await
     }
 
     async fn append(&self, messages: &[Message]) -> Result<(), StoreError> {
@@ -186,66 +178,44 @@ impl Store for PostgresStore {
 
     async fn register(&self, route: &RouteSpec) -> Result<Layout, StoreError> {
         let route = route.clone();
-        self.call("register", move |connection| {
-            Box::pin(route::register(connection, route))
-        })
-        .await
+        self.call("register", move |connection| Box::pin(route::register(connection, route))).await
     }
 
     async fn reshard(&self, route: &str) -> Result<Layout, StoreError> {
         let route = route.to_owned();
-        self.call("reshard", move |connection| {
-            Box::pin(route::reshard(connection, route))
-        })
-        .await
+        self.call("reshard", move |connection| Box::pin(route::reshard(connection, route))).await
     }
 
     async fn beat(&self, relay: &RelayBeat, ttl: Duration) -> Result<Vec<u32>, StoreError> {
         let relay = relay.clone();
-        self.call("beat", move |connection| {
-            Box::pin(route::beat(connection, relay, ttl))
-        })
-        .await
+        self.call("beat", move |connection| Box::pin(route::beat(connection, relay, ttl))).await
     }
 
     async fn retire(&self, relay: &RelayBeat) -> Result<(), StoreError> {
         let id = relay.id;
-        self.call("retire", move |connection| {
-            Box::pin(route::retire(connection, id))
-        })
-        .await
+        self.call("retire", move |connection| Box::pin(route::retire(connection, id))).await
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>, StoreError> {
         let claim = claim.clone();
-        self.call("acquire", move |connection| {
-            Box::pin(lease::acquire(connection, claim))
-        })
-        .await
+        self.call("acquire", move |connection| Box::pin(lease::acquire(connection, claim))).await
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.call("renew", move |connection| {
-            Box::pin(lease::renew(connection, lease, ttl))
-        })
-        .await
+        self.call("renew", move |connection| Box::pin(lease::renew(connection, lease, ttl))).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.call("release", move |connection| {
-            Box::pin(lease::release(connection, lease))
-        })
-        .await
+        self.call("release", move |connection| Box::pin(lease::release(connection, lease))).await
     }
 
     async fn fetch(&self, fetch: &Fetch) -> Result<Batch, StoreError> {
         let is_whole = self.whole_routes.suits(fetch);
         let request = fetch.clone();
-        let read = self.call("fetch", move |connection| {
-            Box::pin(fetch::fetch(connection, request, is_whole))
-        });
+        let read = self
+            .call("fetch", move |connection| Box::pin(fetch::fetch(connection, request, is_whole)));
         let read = read.await?;
         self.whole_routes.learn(&fetch.route, read.takes_all);
         Ok(read.batch)
@@ -261,26 +231,18 @@ impl Store for PostgresStore {
 
     async fn due(&self, lease: &Lease, limit: u32) -> Result<Due, StoreError> {
         let lease = lease.clone();
-        self.call("due", move |connection| {
-            Box::pin(parked::due(connection, lease, limit))
-        })
-        .await
+        self.call("due", move |connection| Box::pin(parked::due(connection, lease, limit))).await
     }
 
     async fn dead(&self, filter: &ParkedFilter, limit: u32) -> Result<Vec<ParkedView>, StoreError> {
         let filter = filter.clone();
-        self.call("dead", move |connection| {
-            Box::pin(parked::dead(connection, filter, limit))
-        })
-        .await
+        self.call("dead", move |connection| Box::pin(parked::dead(connection, filter, limit))).await
     }
 
     async fn redrive(&self, filter: &ParkedFilter, by: &str) -> Result<u64, StoreError> {
         let (filter, by) = (filter.clone(), by.to_owned());
-        self.call("redrive", move |connection| {
-            Box::pin(parked::redrive(connection, filter, by))
-        })
-        .await
+        self.call("redrive", move |connection| Box::pin(parked::redrive(connection, filter, by)))
+            .await
     }
 
     async fn discard(&self, filter: &ParkedFilter, by: &str, why: &str) -> Result<u64, StoreError> {
@@ -292,8 +254,7 @@ impl Store for PostgresStore {
     }
 
     async fn status(&self) -> Result<Status, StoreError> {
-        self.call("status", |connection| Box::pin(status::status(connection)))
-            .await
+        self.call("status", |connection| Box::pin(status::status(connection))).await
     }
 
     async fn purge(&self, retention: Retention, rows_max: u32) -> Result<Purged, StoreError> {

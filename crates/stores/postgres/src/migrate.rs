@@ -44,26 +44,18 @@ pub const MIGRATIONS: &[Migration] = &[Migration {
 /// # Errors
 /// Kind `SchemaTooNew` for tables of a later version, `Denied` where the role may not create them.
 pub async fn migrate(pool: &PgPool) -> Result<Vec<&'static str>, StoreError> {
-    run(pool, "migrate", DEADLINE, |connection| {
-        Box::pin(advance(connection))
-    })
-    .await
+    run(pool, "migrate", DEADLINE, |connection| Box::pin(advance(connection))).await
 }
 
 async fn advance(connection: &mut PgConnection) -> Result<Vec<&'static str>, Fault> {
-    query(include_str!("../sql/migrate_lock.sql"))
-        .execute(&mut *connection)
-        .await?;
+    query(include_str!("../sql/migrate_lock.sql")).execute(&mut *connection).await?;
     let found = version(connection).await?;
     let known = MIGRATIONS.last().map_or(0, |last| last.number);
     if found > known {
         return Err(too_new(found, known));
     }
     let mut ran = Vec::new();
-    for migration in MIGRATIONS
-        .iter()
-        .filter(|migration| migration.number > found)
-    {
+    for migration in MIGRATIONS.iter().filter(|migration| migration.number > found) {
         connection.execute(sqlx::raw_sql(migration.up)).await?;
         query(include_str!("../sql/migrate_record.sql"))
             .bind(migration.number)
@@ -77,15 +69,12 @@ async fn advance(connection: &mut PgConnection) -> Result<Vec<&'static str>, Fau
 
 /// The number of the latest migration that ran; 0 where there are no tables.
 pub(crate) async fn version(connection: &mut PgConnection) -> Result<i32, Fault> {
-    let exists: bool = scalar(include_str!("../sql/schema_exists.sql"))
-        .fetch_one(&mut *connection)
-        .await?;
+    let exists: bool =
+        scalar(include_str!("../sql/schema_exists.sql")).fetch_one(&mut *connection).await?;
     if !exists {
         return Ok(0);
     }
-    Ok(scalar(include_str!("../sql/schema_version.sql"))
-        .fetch_one(connection)
-        .await?)
+    Ok(scalar(include_str!("../sql/schema_version.sql")).fetch_one(connection).await?)
 }
 
 /// Every migration as one script for `psql`, for those who run such things by hand: what
@@ -94,9 +83,7 @@ pub(crate) async fn version(connection: &mut PgConnection) -> Result<i32, Fault>
 pub fn print_migrations() -> String {
     let mut script = String::from("BEGIN;\n\n");
     for migration in MIGRATIONS {
-        let Migration {
-            number, name, up, ..
-        } = migration;
+        let Migration { number, name, up, .. } = migration;
         let record = "INSERT INTO posthaste.migration (number, name) VALUES";
         // Writing into a String cannot fail.
         let _ = writeln!(script, "{up}\n{record} ({number}, '{name}');\n");
@@ -113,29 +100,19 @@ pub fn print_migrations() -> String {
 /// # Errors
 /// As for any call; then nothing was changed.
 pub async fn adopt(pool: &PgPool) -> Result<(), StoreError> {
-    run(pool, "adopt", DEADLINE, |connection| {
-        Box::pin(take_over(connection))
-    })
-    .await
+    run(pool, "adopt", DEADLINE, |connection| Box::pin(take_over(connection))).await
 }
 
 async fn take_over(connection: &mut PgConnection) -> Result<(), Fault> {
-    query(include_str!("../sql/adopt_lock.sql"))
-        .execute(&mut *connection)
-        .await?;
+    query(include_str!("../sql/adopt_lock.sql")).execute(&mut *connection).await?;
     let shards = route::positions(connection, None).await?;
     let mut ends = Vec::with_capacity(shards.len());
     for shard in &shards {
         ends.push(passed(connection, &shard.position).await?);
     }
-    query(include_str!("../sql/adopt_rows.sql"))
-        .execute(&mut *connection)
-        .await?;
+    query(include_str!("../sql/adopt_rows.sql")).execute(&mut *connection).await?;
     let head = route::head(connection).await?;
-    let snapshot = head
-        .steps()
-        .last()
-        .map_or_else(String::new, |step| step.snapshot.to_string());
+    let snapshot = head.steps().last().map_or_else(String::new, |step| step.snapshot.to_string());
     for (shard, end) in shards.iter().zip(ends) {
         let position = Position::at(end, snapshot.as_str());
         query(include_str!("../sql/adopt_lease.sql"))
@@ -150,9 +127,7 @@ async fn take_over(connection: &mut PgConnection) -> Result<(), Fault> {
         .bind(head.to_string())
         .execute(&mut *connection)
         .await?;
-    query(include_str!("../sql/adopt_identity.sql"))
-        .execute(connection)
-        .await?;
+    query(include_str!("../sql/adopt_identity.sql")).execute(connection).await?;
     Ok(())
 }
 

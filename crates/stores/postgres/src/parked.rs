@@ -36,10 +36,7 @@ pub(crate) async fn due(
         .bind(i32::from(lease.shard.index))
         .fetch_optional(connection)
         .await?;
-    Ok(Due {
-        messages,
-        next_in: next.map(row::duration),
-    })
+    Ok(Due { messages, next_in: next.map(row::duration) })
 }
 
 fn parked(row: &PgRow) -> Result<Parked, Fault> {

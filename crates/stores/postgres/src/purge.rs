@@ -48,16 +48,11 @@ impl Sweep {
     /// Where to go on, given that rows up to `end` may go.
     fn resume(&self, end: Seq) -> SweepState {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let stale = state
-            .began
-            .is_none_or(|began| began.elapsed() >= SWEEP_AGAIN_AFTER);
+        let stale = state.began.is_none_or(|began| began.elapsed() >= SWEEP_AGAIN_AFTER);
         let is_over = state.is_complete && (stale || state.kept <= KEPT_ROWS_FEW);
         // An end that lies behind means a new route, and with it other rows that may go.
         if state.began.is_none() || is_over || state.seq > end {
-            *state = SweepState {
-                began: Some(Instant::now()),
-                ..SweepState::default()
-            };
+            *state = SweepState { began: Some(Instant::now()), ..SweepState::default() };
         }
         *state
     }
@@ -83,9 +78,7 @@ pub(crate) async fn purge(
     let discarded = seconds(retention.discarded);
     let rows_max = i64::from(rows_max);
     let mut purged = Purged::default();
-    let boundary = store.call("purge", move |connection| {
-        Box::pin(boundary(connection, delivered))
-    });
+    let boundary = store.call("purge", move |connection| Box::pin(boundary(connection, delivered)));
     if let Some(boundary) = boundary.await? {
         purged.messages = sweep(store, boundary, rows_max).await?;
     }
@@ -99,9 +92,7 @@ pub(crate) async fn purge(
                 let progress = run(include_str!("../sql/purge_progress.sql"), delivered)
                     .execute(&mut *connection)
                     .await?;
-                query(include_str!("../sql/purge_relays.sql"))
-                    .execute(connection)
-                    .await?;
+                query(include_str!("../sql/purge_relays.sql")).execute(connection).await?;
                 Ok((discarded.rows_affected(), progress.rows_affected()))
             })
         })
@@ -126,16 +117,10 @@ async fn boundary(
         let Some(step) = passed.steps().first() else {
             return Ok(None);
         };
-        let boundary = boundary.get_or_insert_with(|| Boundary {
-            end: step.seq,
-            snapshots: Vec::new(),
-        });
+        let boundary =
+            boundary.get_or_insert_with(|| Boundary { end: step.seq, snapshots: Vec::new() });
         boundary.end = boundary.end.min(step.seq);
-        if !boundary
-            .snapshots
-            .iter()
-            .any(|known| **known == *step.snapshot)
-        {
+        if !boundary.snapshots.iter().any(|known| **known == *step.snapshot) {
             boundary.snapshots.push(step.snapshot.to_string());
         }
     }
@@ -165,11 +150,7 @@ async fn sweep(
             (false, true) => boundary.end,
             (false, false) => chunk.looked_last.unwrap_or(boundary.end),
         };
-        state.kept += if is_full {
-            0
-        } else {
-            chunk.looked - chunk.removed
-        };
+        state.kept += if is_full { 0 } else { chunk.looked - chunk.removed };
         state.is_complete = is_end && !is_full;
         store.sweep.pause(state);
         if is_full || is_end {

@@ -31,10 +31,7 @@ impl Split {
     }
 
     fn layout(&self) -> Layout {
-        Layout {
-            shards: self.shards,
-            resizing_to: self.resizing_to,
-        }
+        Layout { shards: self.shards, resizing_to: self.resizing_to }
     }
 }
 
@@ -45,27 +42,21 @@ fn number(shards: i32) -> u16 {
 
 /// The split of a route, as it is now.
 pub(crate) async fn read(connection: &mut PgConnection, name: &str) -> Result<Split, Fault> {
-    let row = query(include_str!("../sql/read_route.sql"))
-        .bind(name)
-        .fetch_optional(connection)
-        .await?;
+    let row =
+        query(include_str!("../sql/read_route.sql")).bind(name).fetch_optional(connection).await?;
     Split::of(name, row)
 }
 
 /// The split of a route, which stays as it is until the transaction ends.
 pub(crate) async fn lock(connection: &mut PgConnection, name: &str) -> Result<Split, Fault> {
-    let row = query(include_str!("../sql/lock_route.sql"))
-        .bind(name)
-        .fetch_optional(connection)
-        .await?;
+    let row =
+        query(include_str!("../sql/lock_route.sql")).bind(name).fetch_optional(connection).await?;
     Split::of(name, row)
 }
 
 /// The position that covers all that is committed now.
 pub(crate) async fn head(connection: &mut PgConnection) -> Result<Position, Fault> {
-    let row = query(include_str!("../sql/read_head.sql"))
-        .fetch_one(connection)
-        .await?;
+    let row = query(include_str!("../sql/read_head.sql")).fetch_one(connection).await?;
     Ok(Position::at(row.try_get(0)?, row.try_get::<&str, _>(1)?))
 }
 
@@ -156,10 +147,9 @@ pub(crate) async fn reshard(connection: &mut PgConnection, name: String) -> Resu
     if !reached {
         return Ok(split.layout());
     }
-    for sql in [
-        include_str!("../sql/delete_leases.sql"),
-        include_str!("../sql/delete_progress.sql"),
-    ] {
+    for sql in
+        [include_str!("../sql/delete_leases.sql"), include_str!("../sql/delete_progress.sql")]
+    {
         query(sql).bind(&name).execute(&mut *connection).await?;
     }
     insert_leases(connection, &name, shards, epoch + 1).await?;
@@ -174,10 +164,7 @@ pub(crate) async fn reshard(connection: &mut PgConnection, name: String) -> Resu
         .bind(i32::from(shards))
         .execute(connection)
         .await?;
-    Ok(Layout {
-        shards,
-        resizing_to: None,
-    })
+    Ok(Layout { shards, resizing_to: None })
 }
 
 /// One shard and how far it is.
@@ -195,10 +182,8 @@ pub(crate) async fn positions(
     route: Option<&str>,
 ) -> Result<Vec<ShardPosition>, Fault> {
     lock_leases(connection, route).await?;
-    let rows = query(include_str!("../sql/read_positions.sql"))
-        .bind(route)
-        .fetch_all(connection)
-        .await?;
+    let rows =
+        query(include_str!("../sql/read_positions.sql")).bind(route).fetch_all(connection).await?;
     let shard = |row: &PgRow| {
         Ok(ShardPosition {
             route: row.try_get(0)?,
@@ -215,10 +200,7 @@ pub(crate) async fn lock_leases(
     connection: &mut PgConnection,
     route: Option<&str>,
 ) -> Result<(), Fault> {
-    query(include_str!("../sql/lock_leases.sql"))
-        .bind(route)
-        .fetch_all(connection)
-        .await?;
+    query(include_str!("../sql/lock_leases.sql")).bind(route).fetch_all(connection).await?;
     Ok(())
 }
 
@@ -246,10 +228,7 @@ pub(crate) async fn beat(
 
 /// The retire port.
 pub(crate) async fn retire(connection: &mut PgConnection, relay: RelayId) -> Result<(), Fault> {
-    query(include_str!("../sql/retire.sql"))
-        .bind(relay.0)
-        .execute(connection)
-        .await?;
+    query(include_str!("../sql/retire.sql")).bind(relay.0).execute(connection).await?;
     Ok(())
 }
 
@@ -259,12 +238,9 @@ mod tests {
 
     #[test]
     fn patterns_become_likes_with_everything_else_escaped() {
-        for (pattern, expected) in [
-            ("*", "%"),
-            ("orders.*", "orders.%"),
-            ("a_%", r"a\_\%"),
-            (r"a\*", r"a\\%"),
-        ] {
+        for (pattern, expected) in
+            [("*", "%"), ("orders.*", "orders.%"), ("a_%", r"a\_\%"), (r"a\*", r"a\\%")]
+        {
             assert_eq!(like(&pattern.parse().unwrap()), expected);
         }
     }

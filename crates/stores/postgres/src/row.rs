@@ -146,10 +146,7 @@ mod tests {
         let pairs = |text| headers_from_json(text);
         assert_eq!(
             pairs(r#"{"n":1,"o":{"a":null}}"#),
-            [
-                ("n".to_owned(), "1".to_owned()),
-                ("o".to_owned(), r#"{"a":null}"#.to_owned())
-            ]
+            [("n".to_owned(), "1".to_owned()), ("o".to_owned(), r#"{"a":null}"#.to_owned())]
         );
         assert_eq!(pairs("[1]"), [("headers".to_owned(), "[1]".to_owned())]);
     }

@@ -35,12 +35,7 @@ pub(crate) async fn settle(
     }
     if !settlement.park.is_empty() {
         park(connection, route, &settlement.park).await?;
-        keys.extend(
-            settlement
-                .park
-                .iter()
-                .filter_map(|park| park.message.key.clone()),
-        );
+        keys.extend(settlement.park.iter().filter_map(|park| park.message.key.clone()));
     }
     let keys: Vec<String> = keys.into_iter().collect();
     if keys.is_empty() {
@@ -128,9 +123,8 @@ async fn park(connection: &mut PgConnection, route: &str, parks: &[Park]) -> Res
     let messages = Columns::of(parks.iter().map(|park| &park.message));
     let reports = Reports::of(parks.iter().map(|park| &park.report));
     let bucket_of = |message: &Message, seq| i32::try_from(bucket(message.key.as_deref(), seq));
-    let buckets = parks
-        .iter()
-        .map(|park| bucket_of(&park.message, park.report.seq).unwrap_or_default());
+    let buckets =
+        parks.iter().map(|park| bucket_of(&park.message, park.report.seq).unwrap_or_default());
     query(include_str!("../sql/park.sql"))
         .bind(route)
         .bind(reports.seqs)
@@ -142,12 +136,7 @@ async fn park(connection: &mut PgConnection, route: &str, parks: &[Park]) -> Res
         .bind(messages.payloads)
         .bind(messages.headers)
         .bind(messages.content_types)
-        .bind(
-            parks
-                .iter()
-                .map(|park| seconds(park.age))
-                .collect::<Vec<_>>(),
-        )
+        .bind(parks.iter().map(|park| seconds(park.age)).collect::<Vec<_>>())
         .bind(reports.states)
         .bind(reports.blocks)
         .bind(reports.attempts)
@@ -209,17 +198,13 @@ impl<'r> Reports<'r> {
         Self {
             seqs: all().map(|report| report.seq).collect(),
             states: all().map(|report| state(report.next).as_str()).collect(),
-            blocks: all()
-                .map(|report| report.next == Next::DeadAndBlock)
-                .collect(),
+            blocks: all().map(|report| report.next == Next::DeadAndBlock).collect(),
             attempts: all().map(|report| number(report.attempts)).collect(),
             unknowns: all().map(|report| number(report.unknowns)).collect(),
             classes: all()
                 .map(|report| report.failure.as_ref().map(|failure| failure.class))
                 .collect(),
-            details: all()
-                .map(|report| report.failure.as_ref().map(detail))
-                .collect(),
+            details: all().map(|report| report.failure.as_ref().map(detail)).collect(),
             delays: all().map(|report| delay(report.next)).collect(),
         }
     }

@@ -16,10 +16,7 @@ impl Snapshot {
         let _xmin = parts.next()?;
         let xmax = parts.next()?.parse().ok()?;
         let open = parts.next()?.split(',').filter(|xid| !xid.is_empty());
-        Some(Self {
-            xmax,
-            open: open.map(str::parse).collect::<Result<_, _>>().ok()?,
-        })
+        Some(Self { xmax, open: open.map(str::parse).collect::<Result<_, _>>().ok()? })
     }
 
     /// Whether everything this one sees, `other` sees too.

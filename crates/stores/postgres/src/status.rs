@@ -20,12 +20,7 @@ pub(crate) async fn status(connection: &mut PgConnection) -> Result<Status, Faul
     Ok(Status {
         routes,
         relays: all(connection, include_str!("../sql/status_relays.sql"), relay).await?,
-        unrouted: all(
-            connection,
-            include_str!("../sql/status_unrouted.sql"),
-            unrouted,
-        )
-        .await?,
+        unrouted: all(connection, include_str!("../sql/status_unrouted.sql"), unrouted).await?,
     })
 }
 
@@ -83,8 +78,5 @@ fn relay(row: &PgRow) -> Result<RelayStatus, sqlx::Error> {
 }
 
 fn unrouted(row: &PgRow) -> Result<UnroutedTopic, sqlx::Error> {
-    Ok(UnroutedTopic {
-        topic: row.try_get(0)?,
-        messages: count(row.try_get::<i64, _>(1)?),
-    })
+    Ok(UnroutedTopic { topic: row.try_get(0)?, messages: count(row.try_get::<i64, _>(1)?) })
 }

@@ -50,9 +50,7 @@ where
     let task = tokio::spawn(async move {
         let end = Instant::now() + deadline;
         let late = || Fault::TimedOut(deadline);
-        let mut connection = timeout_at(end, pool.acquire())
-            .await
-            .map_err(|_| late())??;
+        let mut connection = timeout_at(end, pool.acquire()).await.map_err(|_| late())??;
         match timeout_at(end, attempt(&mut connection, work)).await {
             Ok(outcome) => outcome,
             Err(_) => {
@@ -74,9 +72,7 @@ async fn attempt<T, F>(connection: &mut PgConnection, work: F) -> Result<T, Faul
 where
     F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send,
 {
-    let mut transaction = connection
-        .begin_with("BEGIN ISOLATION LEVEL READ COMMITTED")
-        .await?;
+    let mut transaction = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
     match work(&mut transaction).await {
         Ok(value) => {
             transaction.commit().await?;

@@ -39,11 +39,7 @@ async fn early_transaction_that_inserts_late_is_not_skipped() {
     late.enqueue(&[message("1")]).await.unwrap();
     early.enqueue(&[message("2")]).await.unwrap();
     early.commit().await;
-    let first = bed
-        .store
-        .fetch(&fetch_after(Position::default()))
-        .await
-        .unwrap();
+    let first = bed.store.fetch(&fetch_after(Position::default())).await.unwrap();
     assert_eq!(payloads(&first), [b"2"]);
     late.commit().await;
     bed.store.append(&[message("3")]).await.unwrap();
@@ -60,11 +56,7 @@ async fn open_writer_in_another_database_delays_nothing() {
     let mut foreign = other.begin().await;
     foreign.enqueue(&[message("elsewhere")]).await.unwrap();
     bed.store.append(&[message("1")]).await.unwrap();
-    let batch = bed
-        .store
-        .fetch(&fetch_after(Position::default()))
-        .await
-        .unwrap();
+    let batch = bed.store.fetch(&fetch_after(Position::default())).await.unwrap();
     assert_eq!(payloads(&batch), [b"1"]);
     foreign.commit().await;
     other.remove().await;
@@ -94,11 +86,7 @@ async fn take_over_waits_for_a_settlement_in_flight() {
     let take_over = tokio::spawn(async move { store.acquire(&claim()).await });
     until_blocked(&mut bed.connect().await).await;
     settling.commit().await.unwrap();
-    let next = take_over
-        .await
-        .unwrap()
-        .unwrap()
-        .expect("the lease had expired");
+    let next = take_over.await.unwrap().unwrap().expect("the lease had expired");
     assert_eq!(next.position, position);
     assert!(next.lease.epoch > grant.lease.epoch);
     bed.remove().await;
@@ -146,11 +134,7 @@ async fn call_that_misses_its_deadline_closes_its_connection() {
     locking.execute("LOCK TABLE posthaste.route").await.unwrap();
     let late = store.acquire(&claim()).await.unwrap_err();
     assert_eq!(late.kind, Kind::Unavailable);
-    assert_eq!(
-        store.pool().size(),
-        0,
-        "it may still be answered, so nobody may use it again"
-    );
+    assert_eq!(store.pool().size(), 0, "it may still be answered, so nobody may use it again");
     locking.rollback().await.unwrap();
     serve(&bed).await;
     bed.remove().await;
@@ -167,10 +151,7 @@ async fn cancelled_begin_leaves_no_transaction_open() {
         let sent = std::future::poll_fn(|context| {
             std::task::Poll::Ready(begin.as_mut().poll(context).is_pending())
         });
-        assert!(
-            sent.await,
-            "the statement was sent, the answer not yet there"
-        );
+        assert!(sent.await, "the statement was sent, the answer not yet there");
     }
     drop(connection);
     while pool.num_idle() < usize::try_from(pool.size()).unwrap() {
@@ -178,13 +159,7 @@ async fn cancelled_begin_leaves_no_transaction_open() {
     }
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                 AND state LIKE 'idle in transaction%'";
-    assert_eq!(
-        sqlx::query_scalar::<_, i64>(open)
-            .fetch_one(&bed.pool)
-            .await
-            .unwrap(),
-        0
-    );
+    assert_eq!(sqlx::query_scalar::<_, i64>(open).fetch_one(&bed.pool).await.unwrap(), 0);
     bed.remove().await;
 }
 
@@ -193,28 +168,16 @@ async fn cancelled_begin_leaves_no_transaction_open() {
 async fn calls_leave_nothing_in_the_session() {
     let bed = Bed::fresh().await;
     let grant = serve(&bed).await;
-    bed.store
-        .append(&[message("1"), message("2")])
-        .await
-        .unwrap();
-    bed.store
-        .fetch(&fetch_after(Position::default()))
-        .await
-        .unwrap();
-    bed.store
-        .settle(&grant.lease, &settlement(Position::at(2, "3:3:")))
-        .await
-        .unwrap();
+    bed.store.append(&[message("1"), message("2")]).await.unwrap();
+    bed.store.fetch(&fetch_after(Position::default())).await.unwrap();
+    bed.store.settle(&grant.lease, &settlement(Position::at(2, "3:3:"))).await.unwrap();
     bed.store.due(&grant.lease, 10).await.unwrap();
     bed.store.status().await.unwrap();
     for _ in 0..bed.store.pool().size() {
         let mut connection = bed.store.pool().acquire().await.unwrap().detach();
         let left = "SELECT count(*) FROM pg_prepared_statements";
-        let left: i64 = sqlx::query_scalar(left)
-            .persistent(false)
-            .fetch_one(&mut connection)
-            .await
-            .unwrap();
+        let left: i64 =
+            sqlx::query_scalar(left).persistent(false).fetch_one(&mut connection).await.unwrap();
         assert_eq!(left, 0);
     }
     bed.remove().await;
@@ -225,44 +188,24 @@ async fn calls_leave_nothing_in_the_session() {
 async fn barrier_moves_ahead_of_a_holder_that_read_past_it() {
     let bed = Bed::fresh().await;
     let grant = serve(&bed).await;
-    let mut spec = RouteSpec {
-        name: ROUTE.to_owned(),
-        topics: vec!["*".parse().unwrap()],
-        shards: 2,
-    };
+    let mut spec =
+        RouteSpec { name: ROUTE.to_owned(), topics: vec!["*".parse().unwrap()], shards: 2 };
     bed.store.register(&spec).await.unwrap();
     bed.store.append(&[message("1")]).await.unwrap();
     let batch = bed.store.fetch(&fetch_after(grant.position)).await.unwrap();
     let past = Position::default().passed(batch.end, &batch.snapshot);
-    bed.store
-        .settle(&grant.lease, &settlement(past.clone()))
-        .await
-        .unwrap();
+    bed.store.settle(&grant.lease, &settlement(past.clone())).await.unwrap();
     bed.store.release(&grant.lease).await.unwrap();
 
-    let grant = bed
-        .store
-        .acquire(&claim())
-        .await
-        .unwrap()
-        .expect("it was released");
+    let grant = bed.store.acquire(&claim()).await.unwrap().expect("it was released");
     assert_eq!(grant.position, past);
-    let request = Fetch {
-        until: grant.until.clone(),
-        ..fetch_after(grant.position.clone())
-    };
+    let request = Fetch { until: grant.until.clone(), ..fetch_after(grant.position.clone()) };
     bed.store.append(&[message("2")]).await.unwrap();
     let batch = bed.store.fetch(&request).await.unwrap();
-    assert!(
-        batch.messages.is_empty(),
-        "1 was read, 2 lies behind the stop"
-    );
+    assert!(batch.messages.is_empty(), "1 was read, 2 lies behind the stop");
     let stop = grant.position.passed(batch.end, &batch.snapshot);
     assert_eq!(Some(&stop), grant.until.as_ref());
-    bed.store
-        .settle(&grant.lease, &settlement(stop))
-        .await
-        .unwrap();
+    bed.store.settle(&grant.lease, &settlement(stop)).await.unwrap();
     let layout = bed.store.reshard(ROUTE).await.unwrap();
     assert_eq!((layout.shards, layout.resizing_to), (2, None));
     spec.shards = 2;
@@ -285,10 +228,9 @@ async fn fetch_reads_by_index() {
         .fetch_one(&bed.pool)
         .await
         .unwrap();
-    for (sql, is_whole) in [
-        (include_str!("../sql/fetch.sql"), true),
-        (include_str!("../sql/fetch_some.sql"), false),
-    ] {
+    for (sql, is_whole) in
+        [(include_str!("../sql/fetch.sql"), true), (include_str!("../sql/fetch_some.sql"), false)]
+    {
         let mut explain = sqlx::query(AssertSqlSafe(format!("EXPLAIN {sql}")))
             .bind([10_000_i64].as_slice())
             .bind(vec![snapshot.clone()])
@@ -297,11 +239,7 @@ async fn fetch_reads_by_index() {
             .bind(16_384)
             .bind(ROUTE);
         if !is_whole {
-            explain = explain
-                .bind(1)
-                .bind(0)
-                .bind(None::<i64>)
-                .bind(None::<String>);
+            explain = explain.bind(1).bind(0).bind(None::<i64>).bind(None::<String>);
         }
         let plan = explain.fetch_all(&bed.pool).await.unwrap();
         let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();

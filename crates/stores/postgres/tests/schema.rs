@@ -14,10 +14,7 @@ async fn enqueue_outside_a_transaction_is_refused() {
     let mut connection = bed.connect().await;
     let refused = enqueue(&mut connection, &[message("1")]).await.unwrap_err();
     assert_eq!(refused.kind, Kind::Refused);
-    assert!(
-        refused.message.starts_with("not inside a transaction: "),
-        "{refused}"
-    );
+    assert!(refused.message.starts_with("not inside a transaction: "), "{refused}");
     bed.remove().await;
 }
 
@@ -45,16 +42,9 @@ async fn five_migrations_at_once_make_one() {
 #[tokio::test]
 async fn newer_tables_are_refused() {
     let bed = Bed::fresh().await;
-    bed.run("INSERT INTO posthaste.migration (number, name) VALUES (999, 'tomorrow')")
-        .await;
-    assert_eq!(
-        bed.store.check().await.unwrap_err().kind,
-        Kind::SchemaTooNew
-    );
-    assert_eq!(
-        migrate(&bed.pool).await.unwrap_err().kind,
-        Kind::SchemaTooNew
-    );
+    bed.run("INSERT INTO posthaste.migration (number, name) VALUES (999, 'tomorrow')").await;
+    assert_eq!(bed.store.check().await.unwrap_err().kind, Kind::SchemaTooNew);
+    assert_eq!(migrate(&bed.pool).await.unwrap_err().kind, Kind::SchemaTooNew);
     bed.remove().await;
 }
 
@@ -63,22 +53,13 @@ async fn printed_script_migrates_and_down_undoes_it() {
     let bed = Bed::bare().await;
     for _ in 0..2 {
         let script = print_migrations();
-        bed.pool
-            .execute(sqlx::raw_sql(AssertSqlSafe(script)))
-            .await
-            .unwrap();
+        bed.pool.execute(sqlx::raw_sql(AssertSqlSafe(script))).await.unwrap();
         bed.store.check().await.unwrap();
         assert!(migrate(&bed.pool).await.unwrap().is_empty());
         for migration in MIGRATIONS.iter().rev() {
-            bed.pool
-                .execute(sqlx::raw_sql(migration.down))
-                .await
-                .unwrap();
+            bed.pool.execute(sqlx::raw_sql(migration.down)).await.unwrap();
         }
-        assert_eq!(
-            bed.store.check().await.unwrap_err().kind,
-            Kind::SchemaMissing
-        );
+        assert_eq!(bed.store.check().await.unwrap_err().kind, Kind::SchemaMissing);
     }
     bed.remove().await;
 }
@@ -145,20 +126,9 @@ async fn checks_of_the_table_equal_those_of_the_library() {
         .execute(&bed.pool)
         .await;
         let valid = message.validate();
-        assert_eq!(
-            by_hand.is_ok(),
-            valid.is_ok(),
-            "{message:?}: {valid:?}, {by_hand:?}"
-        );
+        assert_eq!(by_hand.is_ok(), valid.is_ok(), "{message:?}: {valid:?}, {by_hand:?}");
     }
-    for headers in [
-        "[]",
-        "1",
-        "null",
-        r#"{"a":1}"#,
-        r#"{"a":null}"#,
-        r#"{"a":"1","a":"2"}"#,
-    ] {
+    for headers in ["[]", "1", "null", r#"{"a":1}"#, r#"{"a":null}"#, r#"{"a":"1","a":"2"}"#] {
         let insert =
             "INSERT INTO posthaste.outbox (topic, payload, headers) VALUES ('t', '', $1::json)";
         let refused = sqlx::query(insert).bind(headers).execute(&bed.pool).await;
@@ -179,16 +149,9 @@ async fn forced_headers_stop_nobody() {
              VALUES ('t', '1', '[1]'), ('t', '2', '{\"n\": 1}'), ('t', '3', NULL)",
     )
     .await;
-    let batch = bed
-        .store
-        .fetch(&fetch_after(Position::default()))
-        .await
-        .unwrap();
+    let batch = bed.store.fetch(&fetch_after(Position::default())).await.unwrap();
     assert_eq!(payloads(&batch), [b"1", b"2", b"3"]);
-    assert_eq!(
-        batch.messages[1].message.headers,
-        [("n".to_owned(), "1".to_owned())]
-    );
+    assert_eq!(batch.messages[1].message.headers, [("n".to_owned(), "1".to_owned())]);
     bed.remove().await;
 }
 
@@ -198,10 +161,7 @@ async fn forced_headers_stop_nobody() {
 async fn adopted_database_skips_nothing() {
     let bed = Bed::fresh().await;
     let grant = serve(&bed).await;
-    bed.store
-        .append(&["1", "2", "3", "4"].map(message))
-        .await
-        .unwrap();
+    bed.store.append(&["1", "2", "3", "4"].map(message)).await.unwrap();
     // There, 2 was committed after the position was taken, and 4 lies ahead of it.
     bed.run(
         "UPDATE posthaste.outbox SET xid = (900000 + seq)::text::xid8; \
@@ -209,10 +169,7 @@ async fn adopted_database_skips_nothing() {
     )
     .await;
     let there = Position::at(3, "900002:900005:900002");
-    bed.store
-        .settle(&grant.lease, &settlement(there))
-        .await
-        .unwrap();
+    bed.store.settle(&grant.lease, &settlement(there)).await.unwrap();
     let other = bed.store.check().await.unwrap_err();
     assert_eq!(other.kind, Kind::OtherServer);
     assert!(other.message.contains("`posthaste migrate --adopt`"));
@@ -221,18 +178,9 @@ async fn adopted_database_skips_nothing() {
     bed.store.check().await.unwrap();
     let fenced = bed.store.renew(&grant.lease, TTL).await.unwrap_err();
     assert_eq!(fenced.kind, Kind::Fenced);
-    let grant = bed
-        .store
-        .acquire(&claim())
-        .await
-        .unwrap()
-        .expect("leases have ended");
+    let grant = bed.store.acquire(&claim()).await.unwrap().expect("leases have ended");
     assert_eq!(grant.position.seq(), 1);
-    let batch = bed
-        .store
-        .fetch(&fetch_after(grant.position.clone()))
-        .await
-        .unwrap();
+    let batch = bed.store.fetch(&fetch_after(grant.position.clone())).await.unwrap();
     assert_eq!(payloads(&batch), [b"2", b"3", b"4"]);
     let after = grant.position.passed(batch.end, &batch.snapshot);
     bed.store.append(&[message("5")]).await.unwrap();
@@ -267,28 +215,18 @@ async fn errors_say_what_to_do_and_quote_nothing() {
     .await;
     let refused = bed.store.append(&[message("hunter2")]).await.unwrap_err();
     assert_eq!(refused.kind, Kind::Refused);
-    assert!(
-        refused.message.contains("payload is not secret"),
-        "{refused}"
-    );
+    assert!(refused.message.contains("payload is not secret"), "{refused}");
     let shown = text(refused);
-    assert!(
-        !shown.contains("hunter2") && !shown.contains("INSERT"),
-        "{shown}"
-    );
+    assert!(!shown.contains("hunter2") && !shown.contains("INSERT"), "{shown}");
 
     let denied = bed.url.replacen("postgres@", "pg_monitor@", 1);
-    let failed = posthaste_store_postgres::PostgresStore::connect(&denied)
-        .await
-        .unwrap_err();
+    let failed = posthaste_store_postgres::PostgresStore::connect(&denied).await.unwrap_err();
     assert_eq!(failed.kind, Kind::Denied, "{failed:?}");
     for (url, kind) in [
         ("postgres://u:hunter2@h:port/db", Kind::Refused),
         ("postgres://u:hunter2@127.0.0.1:1/db", Kind::Unavailable),
     ] {
-        let failed = posthaste_store_postgres::PostgresStore::connect(url)
-            .await
-            .unwrap_err();
+        let failed = posthaste_store_postgres::PostgresStore::connect(url).await.unwrap_err();
         assert_eq!(failed.kind, kind, "{failed:?}");
         assert!(!text(failed).contains("hunter2"));
     }

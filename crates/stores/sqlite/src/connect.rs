@@ -35,9 +35,7 @@ pub fn connect_options(url: &str) -> Result<SqliteConnectOptions, StoreError> {
     let options = if url.starts_with("sqlite:") {
         SqliteConnectOptions::from_str(url)
     } else {
-        Err(sqlx::Error::Configuration(
-            "the scheme is not sqlite".into(),
-        ))
+        Err(sqlx::Error::Configuration("the scheme is not sqlite".into()))
     };
     let options = options.map_err(|error| store_error("connect", error))?;
     Ok(options
@@ -53,9 +51,8 @@ pub(crate) async fn open(url: &str) -> Result<SqlitePool, StoreError> {
     let options = connect_options(url)?.row_buffer_size(ROWS_BUFFERED);
     let mut attempts = 1;
     loop {
-        let pool = SqlitePoolOptions::new()
-            .max_connections(CONNECTIONS_MAX)
-            .connect_with(options.clone());
+        let pool =
+            SqlitePoolOptions::new().max_connections(CONNECTIONS_MAX).connect_with(options.clone());
         match pool.await {
             Ok(pool) => return Ok(pool),
             // The switch to write-ahead logging is the one thing SQLite does not wait for.

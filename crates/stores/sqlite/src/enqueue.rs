@@ -20,9 +20,7 @@ const MESSAGES_PER_STATEMENT_MAX: usize = BINDS_MAX / BINDS_PER_MESSAGE;
 /// Kind `Refused` outside a transaction, or for a message that breaks a limit; then nothing was
 /// enqueued. After any other error roll the transaction back.
 pub async fn enqueue(conn: &mut SqliteConnection, messages: &[Message]) -> Result<(), StoreError> {
-    append(conn, messages)
-        .await
-        .map_err(|fault| fault.into_error("enqueue"))
+    append(conn, messages).await.map_err(|fault| fault.into_error("enqueue"))
 }
 
 /// The same, for a transaction of the store's own.
@@ -34,9 +32,7 @@ pub(crate) async fn append(conn: &mut SqliteConnection, messages: &[Message]) ->
         ));
     }
     for message in messages {
-        message
-            .validate()
-            .map_err(|invalid| Fault::refused(invalid.to_string()))?;
+        message.validate().map_err(|invalid| Fault::refused(invalid.to_string()))?;
     }
     for chunk in messages.chunks(MESSAGES_PER_STATEMENT_MAX) {
         insert(conn, chunk).await?;
@@ -57,10 +53,6 @@ async fn insert(conn: &mut SqliteConnection, messages: &[Message]) -> Result<(),
     });
     // Only the statement for one message is worth keeping: the others differ in length.
     let is_common = messages.len() == 1;
-    statement
-        .build()
-        .persistent(is_common)
-        .execute(conn)
-        .await?;
+    statement.build().persistent(is_common).execute(conn).await?;
     Ok(())
 }

@@ -24,10 +24,7 @@ impl Fault {
 
     /// A stored value that this program cannot have written.
     pub(crate) fn unreadable(what: &str, why: impl Display) -> Self {
-        Self::Store(
-            StoreErrorKind::Internal,
-            format!("the stored {what} cannot be read: {why}"),
-        )
+        Self::Store(StoreErrorKind::Internal, format!("the stored {what} cannot be read: {why}"))
     }
 
     /// The error of the port.
@@ -52,9 +49,7 @@ impl From<sqlx::Error> for Fault {
 
 /// Whether another connection was in the way.
 pub(crate) fn is_busy(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .is_some_and(|error| matches!(code(error) & 0xff, 5 | 6))
+    error.as_database_error().is_some_and(|error| matches!(code(error) & 0xff, 5 | 6))
 }
 
 /// The port's error for any error of the driver.
@@ -69,14 +64,12 @@ pub(crate) fn store_error(operation: &'static str, error: sqlx::Error) -> StoreE
             StoreErrorKind::Unavailable,
             "no free connection in time; give the pool more connections".to_owned(),
         ),
-        sqlx::Error::PoolClosed => (
-            StoreErrorKind::Unavailable,
-            "the connection pool is closed".to_owned(),
-        ),
-        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => (
-            StoreErrorKind::Unavailable,
-            "the connection to the database broke".to_owned(),
-        ),
+        sqlx::Error::PoolClosed => {
+            (StoreErrorKind::Unavailable, "the connection pool is closed".to_owned())
+        }
+        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => {
+            (StoreErrorKind::Unavailable, "the connection to the database broke".to_owned())
+        }
         _ => (
             StoreErrorKind::Internal,
             "the driver failed in an unforeseen way; its own error says how".to_owned(),
@@ -91,55 +84,35 @@ fn of_database(error: &dyn DatabaseError) -> (StoreErrorKind, String) {
     const BUSY_SNAPSHOT: i32 = 517;
     let code = code(error);
     let (kind, message) = match (code, code & 0xff) {
-        (_, 1) if error.message().starts_with("no such table: posthaste_") => (
-            SchemaMissing,
-            "the tables of Posthaste are not there; run `posthaste migrate`",
-        ),
-        (_, 3 | 23) => (
-            Denied,
-            "the database may not be used like this by this user",
-        ),
+        (_, 1) if error.message().starts_with("no such table: posthaste_") => {
+            (SchemaMissing, "the tables of Posthaste are not there; run `posthaste migrate`")
+        }
+        (_, 3 | 23) => (Denied, "the database may not be used like this by this user"),
         (BUSY_SNAPSHOT, _) => (
             Unavailable,
             "the transaction read before another one wrote; begin it with BEGIN IMMEDIATE",
         ),
-        (_, 5 | 6) => (
-            Unavailable,
-            "another writer kept the database locked for too long",
-        ),
+        (_, 5 | 6) => (Unavailable, "another writer kept the database locked for too long"),
         (_, 8) => (
             ReadOnly,
             "the database file cannot be written; check its permissions and the URL's `mode`",
         ),
-        (_, 9 | 15 | 17) => (
-            Unavailable,
-            "the database was disturbed; the call can be repeated",
-        ),
-        (_, 10) => (
-            Unavailable,
-            "reading or writing the database file failed; check the disk",
-        ),
+        (_, 9 | 15 | 17) => (Unavailable, "the database was disturbed; the call can be repeated"),
+        (_, 10) => (Unavailable, "reading or writing the database file failed; check the disk"),
         (_, 11 | 26) => (Internal, "the database file is damaged or not a database"),
         (_, 13) => (Unavailable, "the disk of the database is full"),
-        (_, 14) => (
-            Unavailable,
-            "the database file cannot be opened; check its path and permissions",
-        ),
+        (_, 14) => {
+            (Unavailable, "the database file cannot be opened; check its path and permissions")
+        }
         (_, 18 | 19) => return (Refused, broken_rule(error.message())),
-        _ => (
-            Internal,
-            "SQLite failed in an unforeseen way; its own error says how",
-        ),
+        _ => (Internal, "SQLite failed in an unforeseen way; its own error says how"),
     };
     (kind, message.to_owned())
 }
 
 /// The extended result code.
 fn code(error: &dyn DatabaseError) -> i32 {
-    error
-        .code()
-        .and_then(|code| code.parse().ok())
-        .unwrap_or_default()
+    error.code().and_then(|code| code.parse().ok()).unwrap_or_default()
 }
 
 /// What a constraint asks for, in the words of `Message::validate`, with its name.
@@ -200,11 +173,7 @@ mod tests {
                 StoreErrorKind::Refused,
                 "posthaste_outbox.payload",
             ),
-            (
-                "SELECT 1 FROM somebody_elses",
-                StoreErrorKind::Internal,
-                "unforeseen",
-            ),
+            ("SELECT 1 FROM somebody_elses", StoreErrorKind::Internal, "unforeseen"),
             ("SELEKT 'hunter2'", StoreErrorKind::Internal, "unforeseen"),
             (
                 "PRAGMA query_only = 1; DELETE FROM posthaste_outbox",

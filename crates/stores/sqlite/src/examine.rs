@@ -15,18 +15,14 @@ const SYNCHRONOUS_FULL: i64 = 2;
 pub(crate) async fn check(conn: &mut SqliteConnection) -> Result<(), Fault> {
     migrate::check(conn).await?;
     // Only writing tells: permissions, the URL and the file system all have a say.
-    sqlx::query(include_str!("../sql/check_write.sql"))
-        .execute(conn)
-        .await?;
+    sqlx::query(include_str!("../sql/check_write.sql")).execute(conn).await?;
     Ok(())
 }
 
 pub(crate) async fn examine(conn: &mut SqliteConnection) -> Result<Vec<Finding>, Fault> {
     type Settings = (String, i64, i64, i64, i64);
     let (journal_mode, synchronous, busy_timeout_millis, file_bytes, free_bytes): Settings =
-        sqlx::query_as(include_str!("../sql/examine.sql"))
-            .fetch_one(conn)
-            .await?;
+        sqlx::query_as(include_str!("../sql/examine.sql")).fetch_one(conn).await?;
     Ok(vec![
         finding(
             journal_mode == "wal",
@@ -53,9 +49,5 @@ pub(crate) async fn examine(conn: &mut SqliteConnection) -> Result<Vec<Finding>,
 }
 
 fn finding(ok: bool, what: String, fix: &str) -> Finding {
-    Finding {
-        ok,
-        what,
-        fix: (!ok).then(|| fix.to_owned()),
-    }
+    Finding { ok, what, fix: (!ok).then(|| fix.to_owned()) }
 }

@@ -36,9 +36,7 @@ pub(crate) async fn fetch(conn: &mut SqliteConnection, fetch: &Fetch) -> Result<
         messages: load(conn, &selection.seqs).await?,
         // Nothing left: all up to the end of the log has been looked at, gaps included. So a shard
         // reaches the position it is to stop at even where no row has that very seq.
-        end: selection
-            .cut
-            .unwrap_or_else(|| last.max(log_end.min(until))),
+        end: selection.cut.unwrap_or_else(|| last.max(log_end.min(until))),
         snapshot: "".into(),
         more: selection.cut.is_some(),
     })
@@ -59,9 +57,7 @@ async fn route(
         .bind(route)
         .fetch_optional(conn)
         .await?;
-    found
-        .map(|(topics, log_end)| Ok((row::topics_from(&topics)?, log_end)))
-        .transpose()
+    found.map(|(topics, log_end)| Ok((row::topics_from(&topics)?, log_end))).transpose()
 }
 
 /// One row more than asked for, to know whether there is more.
@@ -100,10 +96,7 @@ fn select(fetch: &Fetch, topics: &[TopicPattern], scanned: &[Scanned]) -> Select
         let is_full = index >= fetch.rows_max as usize
             || (is_wanted && !seqs.is_empty() && bytes + row.payload_bytes > fetch.bytes_max);
         if is_full {
-            return Selection {
-                seqs,
-                cut: Some(passed),
-            };
+            return Selection { seqs, cut: Some(passed) };
         }
         if is_wanted {
             seqs.push(row.seq);

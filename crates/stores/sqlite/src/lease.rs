@@ -40,10 +40,7 @@ pub(crate) async fn acquire(
         .await?;
     let position = parse_position(position.as_deref().unwrap_or_default())?;
     let mut until = barrier.as_deref().map(parse_position).transpose()?;
-    if until
-        .as_ref()
-        .is_some_and(|until| position.seq() > until.seq())
-    {
+    if until.as_ref().is_some_and(|until| position.seq() > until.seq()) {
         // Its last holder had the lease from before the resize, knew of no stop and read past it.
         // Nothing may be sent twice, so all shards go further instead.
         until = Some(route::move_barrier(conn, &claim.route).await?);
@@ -55,12 +52,7 @@ pub(crate) async fn acquire(
         .fetch_all(conn)
         .await?;
     Ok(Some(Grant {
-        lease: Lease {
-            route: claim.route.clone(),
-            shard: claim.shard,
-            relay: claim.relay,
-            epoch,
-        },
+        lease: Lease { route: claim.route.clone(), shard: claim.shard, relay: claim.relay, epoch },
         position,
         until,
         blocked,
@@ -69,8 +61,7 @@ pub(crate) async fn acquire(
 
 /// A position as it is stored.
 pub(crate) fn parse_position(text: &str) -> Result<Position, Fault> {
-    text.parse()
-        .map_err(|error| Fault::unreadable("position", error))
+    text.parse().map_err(|error| Fault::unreadable("position", error))
 }
 
 async fn look(conn: &mut SqliteConnection, claim: &Claim) -> Result<Look, Fault> {
@@ -95,11 +86,7 @@ pub(crate) async fn renew(
         .bind(ttl.as_secs_f64())
         .execute(conn)
         .await?;
-    if renewed.rows_affected() == 1 {
-        Ok(())
-    } else {
-        Err(fenced(lease))
-    }
+    if renewed.rows_affected() == 1 { Ok(()) } else { Err(fenced(lease)) }
 }
 
 pub(crate) async fn release(conn: &mut SqliteConnection, lease: &Lease) -> Result<(), Fault> {
@@ -120,9 +107,7 @@ pub(crate) async fn beat(
     ttl: Duration,
 ) -> Result<Vec<u32>, Fault> {
     let routes = row::json_array(relay.routes.iter().map(String::as_str));
-    sqlx::query(include_str!("../sql/beat_forget.sql"))
-        .execute(&mut *conn)
-        .await?;
+    sqlx::query(include_str!("../sql/beat_forget.sql")).execute(&mut *conn).await?;
     sqlx::query(include_str!("../sql/beat_relay.sql"))
         .bind(relay.id.to_string())
         .bind(&relay.name)
@@ -138,9 +123,6 @@ pub(crate) async fn beat(
 }
 
 pub(crate) async fn retire(conn: &mut SqliteConnection, relay: &RelayBeat) -> Result<(), Fault> {
-    sqlx::query(include_str!("../sql/retire.sql"))
-        .bind(relay.id.to_string())
-        .execute(conn)
-        .await?;
+    sqlx::query(include_str!("../sql/retire.sql")).bind(relay.id.to_string()).execute(conn).await?;
     Ok(())
 }

@@ -57,10 +57,7 @@ impl SqliteStore {
     /// [`connect_options`]; [`Store::examine`] tells whether they have.
     #[must_use]
     pub fn new(pool: SqlitePool) -> Self {
-        Self {
-            tasks: Tasks::new(pool),
-            swept: Mutex::default(),
-        }
+        Self { tasks: Tasks::new(pool), swept: Mutex::default() }
     }
 
     /// Opens the file, creating it where there is none, with a small pool of its own. The tables are
@@ -91,24 +88,18 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     fn capabilities(&self) -> StoreCapabilities {
-        StoreCapabilities {
-            concurrent_writers: false,
-        }
+        StoreCapabilities { concurrent_writers: false }
     }
 
     async fn check(&self) -> Result<(), StoreError> {
         self.tasks
-            .run("check", move |conn| {
-                Box::pin(async move { examine::check(conn).await })
-            })
+            .run("check", move |conn| Box::pin(async move { examine::check(conn).await }))
             .await
     }
 
     async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
         self.tasks
-            .run("examine", move |conn| {
-                Box::pin(async move { examine::examine(conn).await })
-            })
+            .run("examine", move |conn| Box::pin(async move { examine::examine(conn).await }))
             .await
     }
 
@@ -158,9 +149,7 @@ impl Store for SqliteStore {
     async fn retire(&self, relay: &RelayBeat) -> Result<(), StoreError> {
         let relay = relay.clone();
         self.tasks
-            .write("retire", move |conn| {
-                Box::pin(async move { lease::retire(conn, &relay).await })
-            })
+            .write("retire", move |conn| Box::pin(async move { lease::retire(conn, &relay).await }))
             .await
     }
 
@@ -201,9 +190,7 @@ impl Store for SqliteStore {
     async fn fetch(&self, fetch: &Fetch) -> Result<Batch, StoreError> {
         let fetch = fetch.clone();
         self.tasks
-            .run("fetch", move |conn| {
-                Box::pin(async move { fetch::fetch(conn, &fetch).await })
-            })
+            .run("fetch", move |conn| Box::pin(async move { fetch::fetch(conn, &fetch).await }))
             .await
     }
 
@@ -219,9 +206,7 @@ impl Store for SqliteStore {
     async fn due(&self, lease: &Lease, limit: u32) -> Result<Due, StoreError> {
         let lease = lease.clone();
         self.tasks
-            .run("due", move |conn| {
-                Box::pin(async move { parked::due(conn, &lease, limit).await })
-            })
+            .run("due", move |conn| Box::pin(async move { parked::due(conn, &lease, limit).await }))
             .await
     }
 
@@ -254,18 +239,12 @@ impl Store for SqliteStore {
 
     async fn status(&self) -> Result<Status, StoreError> {
         self.tasks
-            .run("status", move |conn| {
-                Box::pin(async move { status::status(conn).await })
-            })
+            .run("status", move |conn| Box::pin(async move { status::status(conn).await }))
             .await
     }
 
     async fn purge(&self, retention: Retention, rows_max: u32) -> Result<Purged, StoreError> {
-        let swept = self
-            .swept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let sweep = self.tasks.run("purge", move |conn| {
             Box::pin(async move { purge::sweep(conn, swept, retention, rows_max).await })
         });

@@ -36,9 +36,8 @@ pub const MIGRATIONS: &[Migration] = &[Migration {
 pub async fn migrate(pool: &SqlitePool) -> Result<Vec<&'static str>, StoreError> {
     // Without a lock first: most starts have nothing to do, and may not even be allowed to write.
     let tasks = Tasks::new(pool.clone());
-    let is_current = tasks.run("migrate", |conn| {
-        Box::pin(async move { Ok(applied(conn).await? == latest()) })
-    });
+    let is_current =
+        tasks.run("migrate", |conn| Box::pin(async move { Ok(applied(conn).await? == latest()) }));
     if is_current.await? {
         return Ok(Vec::new());
     }
@@ -54,10 +53,7 @@ pub fn print_migrations() -> String {
         env!("CARGO_PKG_VERSION"),
         CREATE.trim_end(),
     );
-    for Migration {
-        version, name, up, ..
-    } in MIGRATIONS
-    {
+    for Migration { version, name, up, .. } in MIGRATIONS {
         script.push_str(&format!(
             "\n{up}\nINSERT INTO posthaste_migration (version, name) VALUES ({version}, '{name}');\n"
         ));
@@ -88,9 +84,8 @@ pub(crate) async fn check(conn: &mut SqliteConnection) -> Result<(), Fault> {
 }
 
 async fn apply(conn: &mut SqliteConnection) -> Result<Vec<&'static str>, Fault> {
-    let encoding: String = sqlx::query_scalar(include_str!("../sql/read_encoding.sql"))
-        .fetch_one(&mut *conn)
-        .await?;
+    let encoding: String =
+        sqlx::query_scalar(include_str!("../sql/read_encoding.sql")).fetch_one(&mut *conn).await?;
     if encoding != "UTF-8" {
         return Err(Fault::refused(format!(
             "the database stores text as {encoding}, where bytes in would not be bytes out; make \
@@ -117,17 +112,12 @@ async fn apply(conn: &mut SqliteConnection) -> Result<Vec<&'static str>, Fault> 
 
 /// The newest applied version; 0 where there is none.
 async fn applied(conn: &mut SqliteConnection) -> Result<i64, Fault> {
-    let tables: i64 = sqlx::query_scalar(include_str!("../sql/find_migration.sql"))
-        .fetch_one(&mut *conn)
-        .await?;
+    let tables: i64 =
+        sqlx::query_scalar(include_str!("../sql/find_migration.sql")).fetch_one(&mut *conn).await?;
     if tables == 0 {
         return Ok(0);
     }
-    Ok(
-        sqlx::query_scalar(include_str!("../sql/read_migration.sql"))
-            .fetch_one(conn)
-            .await?,
-    )
+    Ok(sqlx::query_scalar(include_str!("../sql/read_migration.sql")).fetch_one(conn).await?)
 }
 
 fn latest() -> i64 {

@@ -51,10 +51,7 @@ pub(crate) async fn due(
         .fetch_optional(&mut *conn)
         .await?;
     let seqs = with_followers(conn, &lease.route, heads, limit).await?;
-    Ok(Due {
-        messages: load(conn, &lease.route, &seqs).await?,
-        next_in: next_in.map(row::seconds),
-    })
+    Ok(Due { messages: load(conn, &lease.route, &seqs).await?, next_in: next_in.map(row::seconds) })
 }
 
 /// The heads and those queued behind them, key by key. Every head has its place before followers
@@ -151,9 +148,7 @@ fn view(row: &SqliteRow) -> Result<ParkedView, Fault> {
         created_at: row.try_get("created_at")?,
         parked_at: row.try_get("parked_at")?,
         state_at: row.try_get("state_at")?,
-        next_attempt_in: row
-            .try_get::<Option<f64>, _>("next_attempt_in")?
-            .map(row::seconds),
+        next_attempt_in: row.try_get::<Option<f64>, _>("next_attempt_in")?.map(row::seconds),
         acted: pair("acted_by", "acted_why")?,
     })
 }
@@ -204,9 +199,8 @@ async fn order_changed(
     for (route, key) in changed {
         keys.entry(route).or_default().extend(key);
     }
-    let now: f64 = sqlx::query_scalar(include_str!("../sql/read_now.sql"))
-        .fetch_one(&mut *conn)
-        .await?;
+    let now: f64 =
+        sqlx::query_scalar(include_str!("../sql/read_now.sql")).fetch_one(&mut *conn).await?;
     for (route, keys) in keys {
         let keys: Vec<String> = keys.into_iter().collect();
         order_keys(conn, &route, &keys, now).await?;

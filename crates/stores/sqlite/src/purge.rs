@@ -35,10 +35,7 @@ pub(crate) async fn sweep(
 ) -> Result<Sweep, Fault> {
     let topics = topics(conn).await?;
     let seq = if topics == swept.topics { swept.seq } else { 0 };
-    let mut sweep = Sweep {
-        seqs: Vec::new(),
-        swept: Swept { topics, seq },
-    };
+    let mut sweep = Sweep { seqs: Vec::new(), swept: Swept { topics, seq } };
     let Some(floor) = floor(conn, retention).await? else {
         return Ok(sweep);
     };
@@ -98,18 +95,14 @@ pub(crate) async fn purge(
         discarded: discarded.rows_affected(),
         progress: progress.rows_affected(),
     };
-    let swept = Swept {
-        seq: sweep.swept.seq.min(floor),
-        ..sweep.swept
-    };
+    let swept = Swept { seq: sweep.swept.seq.min(floor), ..sweep.swept };
     Ok((purged, swept))
 }
 
 /// The patterns of all routes.
 async fn topics(conn: &mut SqliteConnection) -> Result<Vec<TopicPattern>, Fault> {
-    let routes: Vec<String> = sqlx::query_scalar(include_str!("../sql/purge_routes.sql"))
-        .fetch_all(conn)
-        .await?;
+    let routes: Vec<String> =
+        sqlx::query_scalar(include_str!("../sql/purge_routes.sql")).fetch_all(conn).await?;
     let mut topics = Vec::new();
     for route in routes {
         topics.extend(row::topics_from(&route)?);

@@ -20,10 +20,7 @@ struct Stored {
 
 impl Stored {
     fn layout(&self) -> Layout {
-        Layout {
-            shards: self.shards,
-            resizing_to: self.resizing_to,
-        }
+        Layout { shards: self.shards, resizing_to: self.resizing_to }
     }
 
     /// What this route is to become, but for the place to stop at, which `barrier` finds.
@@ -46,9 +43,7 @@ pub(crate) async fn registered(
     spec: &RouteSpec,
 ) -> Result<Option<Layout>, Fault> {
     let stored = read(conn, &spec.name).await?;
-    Ok(stored
-        .filter(|stored| stored.asks_for(spec) == *stored)
-        .map(|stored| stored.layout()))
+    Ok(stored.filter(|stored| stored.asks_for(spec) == *stored).map(|stored| stored.layout()))
 }
 
 /// In a transaction that holds the write lock.
@@ -75,9 +70,7 @@ pub(crate) async fn register(
 
 /// In a transaction that holds the write lock.
 pub(crate) async fn reshard(conn: &mut SqliteConnection, route: &str) -> Result<Layout, Fault> {
-    let stored = read(conn, route)
-        .await?
-        .ok_or_else(|| unknown_route(route))?;
+    let stored = read(conn, route).await?.ok_or_else(|| unknown_route(route))?;
     let (Some(shards), Some(barrier)) = (stored.resizing_to, &stored.barrier) else {
         return Ok(stored.layout());
     };
@@ -91,12 +84,7 @@ pub(crate) async fn reshard(conn: &mut SqliteConnection, route: &str) -> Result<
     }
     let epoch = present.iter().map(|(epoch, _)| epoch + 1).max();
     split(conn, route, shards, epoch.unwrap_or(1), &barrier).await?;
-    let resized = Stored {
-        shards,
-        resizing_to: None,
-        barrier: None,
-        ..stored
-    };
+    let resized = Stored { shards, resizing_to: None, barrier: None, ..stored };
     write(conn, route, &resized).await?;
     Ok(resized.layout())
 }
@@ -124,18 +112,13 @@ async fn split(
     epoch: i64,
     barrier: &Position,
 ) -> Result<(), Fault> {
-    for statement in [
-        include_str!("../sql/delete_leases.sql"),
-        include_str!("../sql/delete_progress.sql"),
-    ] {
-        sqlx::query(statement)
-            .bind(route)
-            .execute(&mut *conn)
-            .await?;
+    for statement in
+        [include_str!("../sql/delete_leases.sql"), include_str!("../sql/delete_progress.sql")]
+    {
+        sqlx::query(statement).bind(route).execute(&mut *conn).await?;
     }
-    let now: f64 = sqlx::query_scalar(include_str!("../sql/read_now.sql"))
-        .fetch_one(&mut *conn)
-        .await?;
+    let now: f64 =
+        sqlx::query_scalar(include_str!("../sql/read_now.sql")).fetch_one(&mut *conn).await?;
     for index in 0..shards {
         create_lease(conn, route, index, epoch).await?;
         let nobody = Lease {

@@ -13,9 +13,7 @@ use crate::error::Fault;
 pub(crate) fn message(row: &SqliteRow) -> Result<Message, Fault> {
     let id: &str = row.try_get("id")?;
     Ok(Message {
-        id: id
-            .parse::<MessageId>()
-            .map_err(|error| Fault::unreadable("message id", error))?,
+        id: id.parse::<MessageId>().map_err(|error| Fault::unreadable("message id", error))?,
         topic: text(row, "topic")?.unwrap_or_default(),
         key: text(row, "key")?,
         event_type: text(row, "type")?,
@@ -40,10 +38,8 @@ pub(crate) fn seconds(value: f64) -> Duration {
 /// The JSON object that stands for headers, in the order given; `None` for none.
 pub(crate) fn headers_to(headers: &[(String, String)]) -> Option<String> {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let members: Vec<String> = headers
-        .iter()
-        .map(|(name, value)| format!("{}:{}", quoted(name), quoted(value)))
-        .collect();
+    let members: Vec<String> =
+        headers.iter().map(|(name, value)| format!("{}:{}", quoted(name), quoted(value))).collect();
     (!members.is_empty()).then(|| format!("{{{}}}", members.join(",")))
 }
 
@@ -53,12 +49,10 @@ fn headers_from(json: Option<&str>) -> Vec<(String, String)> {
     let Some(json) = json else {
         return Vec::new();
     };
-    serde_json::Deserializer::from_str(json)
-        .deserialize_map(InOrder)
-        .unwrap_or_else(|error| {
-            tracing::warn!(%error, "headers of a message cannot be read; it goes without them");
-            Vec::new()
-        })
+    serde_json::Deserializer::from_str(json).deserialize_map(InOrder).unwrap_or_else(|error| {
+        tracing::warn!(%error, "headers of a message cannot be read; it goes without them");
+        Vec::new()
+    })
 }
 
 /// Reads a map without sorting it.
@@ -92,10 +86,7 @@ pub(crate) fn topics_from(json: &str) -> Result<Vec<TopicPattern>, Fault> {
         serde_json::from_str(json).map_err(|error| Fault::unreadable("topics", error))?;
     texts
         .iter()
-        .map(|text| {
-            text.parse()
-                .map_err(|error| Fault::unreadable("topic pattern", error))
-        })
+        .map(|text| text.parse().map_err(|error| Fault::unreadable("topic pattern", error)))
         .collect()
 }
 

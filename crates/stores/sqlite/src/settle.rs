@@ -94,9 +94,7 @@ async fn touched_keys(
     settlement: &Settlement,
 ) -> Result<Vec<String>, Fault> {
     let reparked = settlement.repark.iter().map(|report| report.seq);
-    let known: Vec<i64> = reparked
-        .chain(settlement.delivered.iter().copied())
-        .collect();
+    let known: Vec<i64> = reparked.chain(settlement.delivered.iter().copied()).collect();
     let mut keys: Vec<String> = if known.is_empty() {
         Vec::new()
     } else {
@@ -141,11 +139,7 @@ async fn park(
     park: &Park,
     now: f64,
 ) -> Result<(), Fault> {
-    let Park {
-        message,
-        age,
-        report,
-    } = park;
+    let Park { message, age, report } = park;
     let plan = Plan::new(report.next, now);
     let (class, detail) = error(report.failure.as_ref());
     sqlx::query(include_str!("../sql/settle_park.sql"))

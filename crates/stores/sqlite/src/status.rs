@@ -12,9 +12,8 @@ const ROWS_MAX: u32 = 10_000;
 
 pub(crate) async fn status(conn: &mut SqliteConnection) -> Result<Status, Fault> {
     type Columns = (String, String, u16, Seq, Seq, u32, u32);
-    let found: Vec<Columns> = sqlx::query_as(include_str!("../sql/status_routes.sql"))
-        .fetch_all(&mut *conn)
-        .await?;
+    let found: Vec<Columns> =
+        sqlx::query_as(include_str!("../sql/status_routes.sql")).fetch_all(&mut *conn).await?;
     let mut routes = Vec::new();
     let mut patterns = Vec::new();
     for (name, topics, shards, log_start, log_end, retrying, dead) in found {
@@ -32,11 +31,7 @@ pub(crate) async fn status(conn: &mut SqliteConnection) -> Result<Status, Fault>
         });
         patterns.extend(topics);
     }
-    Ok(Status {
-        routes,
-        relays: relays(conn).await?,
-        unrouted: unrouted(conn, &patterns).await?,
-    })
+    Ok(Status { routes, relays: relays(conn).await?, unrouted: unrouted(conn, &patterns).await? })
 }
 
 async fn leases(conn: &mut SqliteConnection, route: &str) -> Result<Vec<LeaseStatus>, Fault> {
@@ -47,15 +42,13 @@ async fn leases(conn: &mut SqliteConnection, route: &str) -> Result<Vec<LeaseSta
         .await?;
     let leases = found.into_iter();
     Ok(leases
-        .map(
-            |(shard, relay, epoch, seq, expires_in_seconds)| LeaseStatus {
-                shard,
-                relay,
-                epoch,
-                seq,
-                expires_in_seconds,
-            },
-        )
+        .map(|(shard, relay, epoch, seq, expires_in_seconds)| LeaseStatus {
+            shard,
+            relay,
+            epoch,
+            seq,
+            expires_in_seconds,
+        })
         .collect())
 }
 
@@ -79,9 +72,8 @@ async fn oldest_pending(
         let (topic, key) = (row::text(row, "topic")?, row::text(row, "key")?);
         last_age = row::seconds(row.try_get("age")?).as_secs_f64();
         let index = bucket(key.as_deref(), seq) % u32::from(shards);
-        let is_pending = leases
-            .iter()
-            .any(|lease| u32::from(lease.shard) == index && lease.seq < seq);
+        let is_pending =
+            leases.iter().any(|lease| u32::from(lease.shard) == index && lease.seq < seq);
         let topic = topic.unwrap_or_default();
         if is_pending && topics.iter().any(|pattern| pattern.matches(&topic)) {
             return Ok(last_age);
@@ -93,9 +85,8 @@ async fn oldest_pending(
 
 async fn relays(conn: &mut SqliteConnection) -> Result<Vec<RelayStatus>, Fault> {
     type Columns = (String, String, String, f64);
-    let found: Vec<Columns> = sqlx::query_as(include_str!("../sql/status_relays.sql"))
-        .fetch_all(conn)
-        .await?;
+    let found: Vec<Columns> =
+        sqlx::query_as(include_str!("../sql/status_relays.sql")).fetch_all(conn).await?;
     let relays = found.into_iter();
     Ok(relays
         .map(|(id, name, version, seen)| RelayStatus {
@@ -111,9 +102,7 @@ async fn unrouted(
     conn: &mut SqliteConnection,
     patterns: &[TopicPattern],
 ) -> Result<Vec<UnroutedTopic>, Fault> {
-    let rows = sqlx::query(include_str!("../sql/status_topics.sql"))
-        .fetch_all(conn)
-        .await?;
+    let rows = sqlx::query(include_str!("../sql/status_topics.sql")).fetch_all(conn).await?;
     let mut unrouted = Vec::new();
     for row in &rows {
         let topic = row::text(row, "topic")?.unwrap_or_default();

@@ -27,10 +27,7 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     pub(crate) fn new(pool: SqlitePool) -> Self {
-        Self {
-            pool,
-            deadline: DEADLINE_DEFAULT,
-        }
+        Self { pool, deadline: DEADLINE_DEFAULT }
     }
 
     /// Runs work on a connection, each statement on its own.
@@ -85,9 +82,7 @@ where
         return Err(late());
     };
     let mut conn = conn?;
-    let outcome = timeout_at(end, work(&mut conn))
-        .await
-        .unwrap_or_else(|_| Err(late()));
+    let outcome = timeout_at(end, work(&mut conn)).await.unwrap_or_else(|_| Err(late()));
     if matches!(outcome, Err(Fault::Driver(_) | Fault::Late(_))) {
         // It may be busy still, or in a transaction the driver has lost count of.
         conn.close_on_drop();

@@ -24,10 +24,7 @@ pub(crate) fn check(act: &DeadAct) -> Result<(), Fault> {
     match (is_named, act.all) {
         (false, false) => Err(Fault::new(USAGE, "it does not say which dead letters")
             .help("name ids, or --route, --topic or --class, or --all")),
-        (true, true) => Err(Fault::new(
-            USAGE,
-            "--all and a filter contradict each other",
-        )),
+        (true, true) => Err(Fault::new(USAGE, "--all and a filter contradict each other")),
         _ => Ok(()),
     }
 }
@@ -81,9 +78,7 @@ async fn agree(
     found.retain(|parked| parked.state == ParkState::Dead);
     if found.is_empty() {
         let fault = Fault::new(NO, "no dead letter matches");
-        return Err(fault
-            .help("`posthaste dead list` shows those there are")
-            .into());
+        return Err(fault.help("`posthaste dead list` shows those there are").into());
     }
     let many = how_many(found.len(), filter, store).await?;
     writeln!(terminal.err, "{verb} {many}:")?;
@@ -99,10 +94,7 @@ async fn agree(
         return Ok(true);
     }
     if !terminal.is_interactive {
-        let fault = Fault::new(
-            NEEDS_YES,
-            format!("{verb} needs a yes, and nobody can be asked"),
-        );
+        let fault = Fault::new(NEEDS_YES, format!("{verb} needs a yes, and nobody can be asked"));
         return Err(fault.help("give --yes, or --dry-run to only look").into());
     }
     if terminal.ask(&format!("{verb} {many}?"))? {
@@ -132,8 +124,5 @@ async fn how_many(
 
 fn by(act: &DeadAct) -> String {
     let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
-    act.by
-        .clone()
-        .or_else(user)
-        .unwrap_or_else(|| "unknown".to_owned())
+    act.by.clone().or_else(user).unwrap_or_else(|| "unknown".to_owned())
 }

@@ -47,9 +47,7 @@ async fn list(
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
     // One more than wanted, to know whether there are more.
-    let mut found = store
-        .dead(&args.filter.to_parked(&[]), args.limit + 1)
-        .await?;
+    let mut found = store.dead(&args.filter.to_parked(&[]), args.limit + 1).await?;
     let is_more = found.len() > args.limit as usize;
     found.truncate(args.limit as usize);
     if args.json {
@@ -72,16 +70,11 @@ async fn show(
     store: &dyn Store,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let filter = ParkedFilter {
-        ids: vec![args.id],
-        ..ParkedFilter::default()
-    };
+    let filter = ParkedFilter { ids: vec![args.id], ..ParkedFilter::default() };
     let found = store.dead(&filter, SHOW_MAX).await?;
     if found.is_empty() {
         let fault = Fault::new(NOT_FOUND, format!("no dead letter has the id {}", args.id));
-        return Err(fault
-            .help("`posthaste dead list` shows those there are")
-            .into());
+        return Err(fault.help("`posthaste dead list` shows those there are").into());
     }
     for (index, parked) in found.iter().enumerate() {
         if args.json {

@@ -61,9 +61,7 @@ impl<'a> Row<'a> {
             key: message.key.as_deref(),
             event_type: message.event_type.as_deref(),
             content_type: &message.content_type,
-            headers: headers
-                .map(|(n, v)| (n.clone(), v.as_str().into()))
-                .collect(),
+            headers: headers.map(|(n, v)| (n.clone(), v.as_str().into())).collect(),
             payload_is_base64: text.is_err(),
             payload: text.map_or_else(|_| STANDARD.encode(&message.payload), str::to_owned),
             state: parked.state.as_str(),
@@ -86,15 +84,7 @@ impl<'a> Row<'a> {
 /// # Errors
 /// When the writer fails.
 pub(crate) fn list(found: &[ParkedView], out: &mut dyn Write) -> io::Result<()> {
-    let mut table = table(&[
-        "id",
-        "route",
-        "topic",
-        "key",
-        "attempts",
-        "dead since",
-        "error",
-    ]);
+    let mut table = table(&["id", "route", "topic", "key", "attempts", "dead since", "error"]);
     for parked in found {
         table.add_row([
             parked.message.id.to_string(),
@@ -119,10 +109,7 @@ pub(crate) fn show(parked: &ParkedView, out: &mut dyn Write) -> io::Result<()> {
     for (name, value) in [
         ("id", message.id.to_string()),
         ("route", parked.route.clone()),
-        (
-            "state",
-            format!("{} since {}", parked.state.as_str(), parked.state_at),
-        ),
+        ("state", format!("{} since {}", parked.state.as_str(), parked.state_at)),
         ("topic", or_dash(Some(&message.topic))),
         ("key", or_dash(message.key.as_deref())),
         ("type", or_dash(message.event_type.as_deref())),
@@ -138,55 +125,30 @@ pub(crate) fn show(parked: &ParkedView, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{name:12} {value}")?;
     }
     if let Some((by, why)) = &parked.acted {
-        writeln!(
-            out,
-            "{:12} {}: {}",
-            "decided by",
-            by.escape_debug(),
-            why.escape_debug()
-        )?;
+        writeln!(out, "{:12} {}: {}", "decided by", by.escape_debug(), why.escape_debug())?;
     }
     for (name, value) in &message.headers {
-        writeln!(
-            out,
-            "{:12} {}: {}",
-            "header",
-            name.escape_debug(),
-            value.escape_debug()
-        )?;
+        writeln!(out, "{:12} {}: {}", "header", name.escape_debug(), value.escape_debug())?;
     }
     let size = message.payload.len();
     let kind = message.content_type.escape_debug();
     match std::str::from_utf8(&message.payload) {
-        Ok(text) => writeln!(
-            out,
-            "{:12} {size} bytes of {kind}\n\n{}",
-            "payload",
-            printable(text)
-        ),
+        Ok(text) => writeln!(out, "{:12} {size} bytes of {kind}\n\n{}", "payload", printable(text)),
         Err(_) => {
             let encoded = STANDARD.encode(&message.payload);
-            writeln!(
-                out,
-                "{:12} {size} bytes of {kind}, base64\n\n{encoded}",
-                "payload"
-            )
+            writeln!(out, "{:12} {size} bytes of {kind}, base64\n\n{encoded}", "payload")
         }
     }
 }
 
 fn error(error: Option<&(String, String)>) -> String {
-    error.map_or("-".to_owned(), |(class, detail)| {
-        format!("{class}: {}", detail.escape_debug())
-    })
+    error.map_or("-".to_owned(), |(class, detail)| format!("{class}: {}", detail.escape_debug()))
 }
 
 /// What a payload may do to a terminal: lines and tabs, nothing else.
 fn printable(text: &str) -> String {
     let is_safe = |c: char| !c.is_control() || c == '\n' || c == '\t';
-    text.chars()
-        .map(|c| if is_safe(c) { c } else { '\u{fffd}' })
-        .collect()
+    text.chars().map(|c| if is_safe(c) { c } else { '\u{fffd}' }).collect()
 }
 
 #[cfg(test)]

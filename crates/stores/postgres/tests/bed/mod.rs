@@ -28,17 +28,13 @@ impl Bed {
     /// An empty database, migrated.
     pub async fn fresh() -> Self {
         let bed = Self::bare().await;
-        migrate(&bed.pool)
-            .await
-            .expect("an empty database migrates");
+        migrate(&bed.pool).await.expect("an empty database migrates");
         bed
     }
 
     /// An empty database.
     pub async fn bare() -> Self {
-        let url = fresh_database(server())
-            .await
-            .expect("a database can be created");
+        let url = fresh_database(server()).await.expect("a database can be created");
         let pool = PgPoolOptions::new().max_connections(50).connect_lazy(&url);
         let pool = pool.expect("a valid URL");
         let store = PostgresStore::connect(&store_url(&url)).await;
@@ -47,9 +43,7 @@ impl Bed {
     }
 
     pub async fn connect(&self) -> PgConnection {
-        PgConnection::connect(&self.url)
-            .await
-            .expect("one more connection")
+        PgConnection::connect(&self.url).await.expect("one more connection")
     }
 
     /// Runs statements as a user would in psql.
@@ -89,10 +83,7 @@ impl TestBed for Bed {
     ) -> Result<(), String> {
         let insert = "INSERT INTO posthaste.outbox (topic, key, payload) VALUES ($1, $2, $3)";
         let done = sqlx::query(insert).bind(topic).bind(key).bind(payload);
-        done.execute(&self.pool)
-            .await
-            .map(drop)
-            .map_err(|error| error.to_string())
+        done.execute(&self.pool).await.map(drop).map_err(|error| error.to_string())
     }
 
     async fn advance(&self, by: Duration) {
@@ -116,9 +107,7 @@ impl TestBed for Bed {
     async fn remove(&self) {
         self.store.pool().close().await;
         self.pool.close().await;
-        drop_database(server(), &self.url)
-            .await
-            .expect("the database can be dropped");
+        drop_database(server(), &self.url).await.expect("the database can be dropped");
     }
 }
 
@@ -152,12 +141,7 @@ pub fn message(text: &'static str) -> Message {
 }
 
 pub fn claim() -> Claim {
-    Claim {
-        route: ROUTE.to_owned(),
-        shard: Shard::WHOLE,
-        relay: RelayId::fresh(),
-        ttl: TTL,
-    }
+    Claim { route: ROUTE.to_owned(), shard: Shard::WHOLE, relay: RelayId::fresh(), ttl: TTL }
 }
 
 pub fn fetch_after(after: Position) -> Fetch {
@@ -172,18 +156,11 @@ pub fn fetch_after(after: Position) -> Fetch {
 }
 
 pub fn settlement(position: Position) -> Settlement {
-    Settlement {
-        position: Some(position),
-        ..Settlement::default()
-    }
+    Settlement { position: Some(position), ..Settlement::default() }
 }
 
 pub fn payloads(batch: &Batch) -> Vec<&[u8]> {
-    batch
-        .messages
-        .iter()
-        .map(|fetched| &fetched.message.payload[..])
-        .collect()
+    batch.messages.iter().map(|fetched| &fetched.message.payload[..]).collect()
 }
 
 /// Registers the route and takes its only lease.
@@ -194,9 +171,5 @@ pub async fn serve(bed: &Bed) -> Grant {
         shards: 1,
     };
     bed.store.register(&spec).await.expect("a route");
-    bed.store
-        .acquire(&claim())
-        .await
-        .expect("a claim")
-        .expect("a free lease")
+    bed.store.acquire(&claim()).await.expect("a claim").expect("a free lease")
 }

@@ -36,29 +36,16 @@ async fn schema(conn: &mut SqliteConnection) -> Vec<(String, String)> {
 async fn printed_script_makes_the_same_tables_and_down_removes_them() {
     let migrated = Bed::fresh().await;
     let printed = Bed::empty().await;
-    sqlx::raw_sql(AssertSqlSafe(print_migrations()))
-        .execute(&printed.app)
-        .await
-        .unwrap();
+    sqlx::raw_sql(AssertSqlSafe(print_migrations())).execute(&printed.app).await.unwrap();
     printed.store.check().await.unwrap();
     let mut conn = migrated.app.acquire().await.unwrap();
     let expected = schema(&mut conn).await;
-    assert_eq!(
-        schema(&mut printed.app.acquire().await.unwrap()).await,
-        expected
-    );
+    assert_eq!(schema(&mut printed.app.acquire().await.unwrap()).await, expected);
 
     for migration in MIGRATIONS.iter().rev() {
-        sqlx::raw_sql(migration.down)
-            .execute(&mut *conn)
-            .await
-            .unwrap();
+        sqlx::raw_sql(migration.down).execute(&mut *conn).await.unwrap();
     }
-    let left: Vec<String> = schema(&mut conn)
-        .await
-        .into_iter()
-        .map(|(n, _)| n)
-        .collect();
+    let left: Vec<String> = schema(&mut conn).await.into_iter().map(|(n, _)| n).collect();
     assert_eq!(left, ["posthaste_migration"]);
 }
 
@@ -95,9 +82,8 @@ async fn text_that_is_not_stored_as_utf8_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/outbox.db", directory.path().display());
     let options = connect_options(&url).unwrap();
-    let mut conn = SqliteConnection::connect_with(&options.pragma("encoding", "'UTF-16'"))
-        .await
-        .unwrap();
+    let mut conn =
+        SqliteConnection::connect_with(&options.pragma("encoding", "'UTF-16'")).await.unwrap();
     sqlx::raw_sql("CREATE TABLE business (id INTEGER PRIMARY KEY)")
         .execute(&mut conn)
         .await
@@ -113,10 +99,7 @@ async fn read_only_file_is_recognised() {
     let bed = Bed::fresh().await;
     let store = SqliteStore::connect(&format!("{}?mode=ro", url(&bed))).await;
     let store = store.unwrap();
-    assert_eq!(
-        store.check().await.unwrap_err().kind,
-        StoreErrorKind::ReadOnly
-    );
+    assert_eq!(store.check().await.unwrap_err().kind, StoreErrorKind::ReadOnly);
     let message = Message::from_bytes("t", None, "");
     let refused = store.append(&[message]).await.unwrap_err();
     assert_eq!(refused.kind, StoreErrorKind::ReadOnly);
@@ -134,10 +117,7 @@ async fn files_and_urls_that_cannot_be_used_say_so() {
 async fn examine_finds_bad_settings_and_none_in_ours() {
     let bed = Bed::fresh().await;
     let findings = bed.store.examine().await.unwrap();
-    assert!(
-        findings.iter().all(|f| f.ok && f.fix.is_none()),
-        "{findings:?}"
-    );
+    assert!(findings.iter().all(|f| f.ok && f.fix.is_none()), "{findings:?}");
 
     let options = connect_options(&url(&bed))
         .unwrap()

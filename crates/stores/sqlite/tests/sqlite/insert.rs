@@ -40,10 +40,8 @@ async fn headers_keep_their_order_on_both_ways_in() {
     .execute(&bed.app)
     .await
     .unwrap();
-    let message = Message::from_bytes("t", None, "")
-        .header("z", "1")
-        .header("a", "🙂")
-        .header("\\u0000", "");
+    let message =
+        Message::from_bytes("t", None, "").header("z", "1").header("a", "🙂").header("\\u0000", "");
     bed.store.append(&[message]).await.unwrap();
     let messages = read_messages(&bed.store).await;
     assert_eq!(messages[0].headers, messages[1].headers);
@@ -55,21 +53,13 @@ async fn table_refuses_exactly_what_the_library_refuses() {
     let bed = Bed::fresh().await;
     let plain = || Message::from_bytes("t", Some("k"), "{}");
     let mut cases = vec![plain()];
-    let odd_names = [
-        "", "a\nb", "a\0b", "\0", "\u{7f}", "\u{1f}", "é\u{80}", "[^]*?",
-    ];
+    let odd_names = ["", "a\nb", "a\0b", "\0", "\u{7f}", "\u{1f}", "é\u{80}", "[^]*?"];
     let lengths = [255, 256, 1024, 1025].map(|length| "x".repeat(length));
     let wide = ["é".repeat(127), "é".repeat(128)];
     let names = odd_names.map(str::to_owned).into_iter();
     for name in names.chain(lengths).chain(wide) {
-        cases.push(Message {
-            topic: name.clone(),
-            ..plain()
-        });
-        cases.push(Message {
-            key: Some(name.clone()),
-            ..plain()
-        });
+        cases.push(Message { topic: name.clone(), ..plain() });
+        cases.push(Message { key: Some(name.clone()), ..plain() });
         cases.push(plain().event_type(&name));
         cases.push(plain().content_type(&name));
         cases.push(plain().header(&name, "value"));
@@ -85,11 +75,7 @@ async fn table_refuses_exactly_what_the_library_refuses() {
     for message in cases {
         let by_hand = insert_all_columns(&bed.app, &message).await;
         let by_library = message.validate();
-        assert_eq!(
-            by_hand.is_ok(),
-            by_library.is_ok(),
-            "{message:?}: {by_hand:?}, {by_library:?}"
-        );
+        assert_eq!(by_hand.is_ok(), by_library.is_ok(), "{message:?}: {by_hand:?}, {by_library:?}");
     }
 }
 
@@ -121,14 +107,8 @@ async fn insert_all_columns(pool: &SqlitePool, message: &Message) -> Result<(), 
 #[tokio::test]
 async fn table_refuses_what_the_library_cannot_even_say() {
     let bed = Bed::fresh().await;
-    bed.store
-        .append(&[Message::from_bytes("t", None, "")])
-        .await
-        .unwrap();
-    sqlx::raw_sql("DELETE FROM posthaste_outbox")
-        .execute(&bed.app)
-        .await
-        .unwrap();
+    bed.store.append(&[Message::from_bytes("t", None, "")]).await.unwrap();
+    sqlx::raw_sql("DELETE FROM posthaste_outbox").execute(&bed.app).await.unwrap();
     for (columns, values) in [
         ("seq, topic, payload", "1, 't', ''"),
         ("seq, topic, payload", "-5, 't', ''"),

@@ -13,10 +13,7 @@ async fn sweep_starts_again_when_a_route_takes_what_nobody_took() {
     let bed = Bed::fresh().await;
     let messages = ["a", "b", "a"].map(|topic| Message::from_bytes(topic, None, ""));
     bed.store.append(&messages).await.unwrap();
-    let at_once = Retention {
-        delivered: Duration::ZERO,
-        discarded: Duration::ZERO,
-    };
+    let at_once = Retention { delivered: Duration::ZERO, discarded: Duration::ZERO };
     for (topics, removed, left) in [(["a"].as_slice(), 2, 1), (&["a", "b"], 1, 0)] {
         bed.store.register(&route(topics)).await.unwrap();
         pass_everything(&bed.store).await;
@@ -36,10 +33,7 @@ async fn pass_everything(store: &SqliteStore) {
         ttl: Duration::from_secs(60),
     };
     let grant = store.acquire(&claim).await.unwrap().unwrap();
-    let settlement = Settlement {
-        position: Some(Position::at(3, "")),
-        ..Settlement::default()
-    };
+    let settlement = Settlement { position: Some(Position::at(3, "")), ..Settlement::default() };
     store.settle(&grant.lease, &settlement).await.unwrap();
     store.release(&grant.lease).await.unwrap();
 }
@@ -49,58 +43,19 @@ async fn pass_everything(store: &SqliteStore) {
 async fn statements_use_their_indexes() {
     let bed = Bed::fresh().await;
     for (statement, index) in [
-        (
-            include_str!("../../sql/fetch_scan.sql"),
-            "INTEGER PRIMARY KEY",
-        ),
-        (
-            include_str!("../../sql/fetch_messages.sql"),
-            "INTEGER PRIMARY KEY",
-        ),
-        (
-            include_str!("../../sql/hold_followers.sql"),
-            "posthaste_parked_head",
-        ),
-        (
-            include_str!("../../sql/promote_heads.sql"),
-            "posthaste_parked_key",
-        ),
-        (
-            include_str!("../../sql/settle_unblocked.sql"),
-            "posthaste_parked_key",
-        ),
-        (
-            include_str!("../../sql/due_heads.sql"),
-            "posthaste_parked_due",
-        ),
-        (
-            include_str!("../../sql/due_next.sql"),
-            "posthaste_parked_due",
-        ),
-        (
-            include_str!("../../sql/due_followers.sql"),
-            "posthaste_parked_key",
-        ),
-        (
-            include_str!("../../sql/acquire_blocked.sql"),
-            "posthaste_parked_key",
-        ),
-        (
-            include_str!("../../sql/status_routes.sql"),
-            "posthaste_parked_state",
-        ),
-        (
-            include_str!("../../sql/status_oldest.sql"),
-            "INTEGER PRIMARY KEY",
-        ),
-        (
-            include_str!("../../sql/purge_scan.sql"),
-            "INTEGER PRIMARY KEY",
-        ),
-        (
-            include_str!("../../sql/purge_discarded.sql"),
-            "posthaste_parked_state",
-        ),
+        (include_str!("../../sql/fetch_scan.sql"), "INTEGER PRIMARY KEY"),
+        (include_str!("../../sql/fetch_messages.sql"), "INTEGER PRIMARY KEY"),
+        (include_str!("../../sql/hold_followers.sql"), "posthaste_parked_head"),
+        (include_str!("../../sql/promote_heads.sql"), "posthaste_parked_key"),
+        (include_str!("../../sql/settle_unblocked.sql"), "posthaste_parked_key"),
+        (include_str!("../../sql/due_heads.sql"), "posthaste_parked_due"),
+        (include_str!("../../sql/due_next.sql"), "posthaste_parked_due"),
+        (include_str!("../../sql/due_followers.sql"), "posthaste_parked_key"),
+        (include_str!("../../sql/acquire_blocked.sql"), "posthaste_parked_key"),
+        (include_str!("../../sql/status_routes.sql"), "posthaste_parked_state"),
+        (include_str!("../../sql/status_oldest.sql"), "INTEGER PRIMARY KEY"),
+        (include_str!("../../sql/purge_scan.sql"), "INTEGER PRIMARY KEY"),
+        (include_str!("../../sql/purge_discarded.sql"), "posthaste_parked_state"),
     ] {
         let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
         let rows = sqlx::query(explain).fetch_all(&bed.app).await.unwrap();

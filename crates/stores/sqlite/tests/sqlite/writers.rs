@@ -21,9 +21,8 @@ async fn enqueue_needs_a_transaction() {
 #[tokio::test]
 async fn more_messages_than_one_statement_holds_stay_in_order() {
     let bed = Bed::fresh().await;
-    let messages: Vec<Message> = (0..10_000)
-        .map(|n| Message::from_bytes("t", Some("k"), n.to_string()))
-        .collect();
+    let messages: Vec<Message> =
+        (0..10_000).map(|n| Message::from_bytes("t", Some("k"), n.to_string())).collect();
     let mut tx = bed.begin().await;
     enqueue(&mut tx, &messages).await.unwrap();
     tx.rollback().await.unwrap();
@@ -61,10 +60,7 @@ async fn two_processes_write_and_neither_fails_nor_loses_its_order() {
         .spawn()
         .unwrap();
     let second = SqliteStore::connect(&url(&bed)).await.unwrap();
-    tokio::join!(
-        write_alone(&bed.store, "parent"),
-        write_alone(&second, "second pool")
-    );
+    tokio::join!(write_alone(&bed.store, "parent"), write_alone(&second, "second pool"));
     let ended = tokio::task::spawn_blocking(move || child.wait().unwrap());
     assert!(ended.await.unwrap().success());
 
@@ -107,9 +103,7 @@ async fn locked_database_is_unavailable_and_reading_goes_on() {
     store.register(&route(&["*"])).await.unwrap();
 
     let mut writer = bed.begin().await;
-    enqueue(&mut writer, &[Message::from_bytes("t", None, "")])
-        .await
-        .unwrap();
+    enqueue(&mut writer, &[Message::from_bytes("t", None, "")]).await.unwrap();
     let message = Message::from_bytes("t", None, "");
     let busy = store.append(&[message]).await.unwrap_err();
     assert_eq!(busy.kind, StoreErrorKind::Unavailable);
@@ -124,10 +118,7 @@ async fn transaction_that_read_too_early_is_told_what_to_do() {
     let read = sqlx::query("SELECT count(*) FROM posthaste_outbox");
     read.fetch_one(&mut *deferred).await.unwrap();
     let message = Message::from_bytes("t", None, "");
-    bed.store
-        .append(std::slice::from_ref(&message))
-        .await
-        .unwrap();
+    bed.store.append(std::slice::from_ref(&message)).await.unwrap();
     let stale = enqueue(&mut deferred, &[message]).await.unwrap_err();
     assert_eq!(stale.kind, StoreErrorKind::Unavailable);
     assert!(stale.message.contains("BEGIN IMMEDIATE"), "{stale}");
@@ -146,9 +137,5 @@ async fn call_ends_at_its_deadline_and_its_connection_with_it() {
     drop(writer);
     let store = store.with_deadline(Duration::from_secs(60));
     store.append(&[message]).await.unwrap();
-    assert_eq!(
-        read_messages(&store).await.len(),
-        1,
-        "the late one is undone"
-    );
+    assert_eq!(read_messages(&store).await.len(), 1, "the late one is undone");
 }
