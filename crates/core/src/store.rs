@@ -216,11 +216,12 @@ pub trait Store: Send + Sync + 'static {
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError>;
 
     /// Parked messages of the shard to try now: for each key whose first one is due, it and those
-    /// queued behind it, `limit` in all.
+    /// queued behind it, `limit` in all and `bytes_max` of payload, except that one message is always
+    /// returned.
     ///
     /// # Errors
     /// When the store cannot be asked.
-    async fn due(&self, lease: &Lease, limit: u32) -> Result<Due, StoreError>;
+    async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError>;
 
     /// Dead letters (and discarded ones, where `ids` names them) that match, newest last, `limit` at
     /// most.

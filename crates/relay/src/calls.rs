@@ -4,9 +4,9 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
-    future::{Either, select},
+    future::{Either, ready, select},
 };
-use posthaste_core::{Delivery, Failure, Fetch, Outcome};
+use posthaste_core::{Delivery, Failure, Fetch, Fetched, Outcome};
 
 use crate::{
     Route, Settings,
@@ -40,10 +40,12 @@ impl Server {
         );
     }
 
-    pub(crate) fn start_fetch(&mut self, now: Duration) {
+    /// `arriving` is a batch that is about to enter the window.
+    pub(crate) fn start_fetch(&mut self, now: Duration, arriving: &[Fetched]) {
         let Settings { batch, window_messages_max, window_bytes_max, .. } = self.context.settings;
-        let room = window_messages_max.saturating_sub(self.window.len());
-        let bytes = window_bytes_max.saturating_sub(self.window.bytes());
+        let weight: usize = arriving.iter().map(|fetched| fetched.message.weight()).sum();
+        let room = window_messages_max.saturating_sub(self.window.len() + arriving.len());
+        let bytes = window_bytes_max.saturating_sub(self.window.bytes() + weight);
         let wanted =
             usize::try_from(batch).unwrap_or(usize::MAX).min(window_messages_max / 2).max(1);
         let has_room = room >= wanted && bytes >= window_bytes_max / 4;
@@ -67,13 +69,16 @@ impl Server {
             bytes_max: bytes,
         };
         let context = self.context.clone();
-        self.calls.push(
-            async move {
-                let result = context.store.fetch(&fetch).await;
-                Event::Fetched { result, took: context.clock.elapsed().saturating_sub(now) }
-            }
-            .boxed(),
-        );
+        let mut call = async move {
+            let result = context.store.fetch(&fetch).await;
+            Event::Fetched { result, took: context.clock.elapsed().saturating_sub(now) }
+        }
+        .boxed();
+        // Polled once here, so that the store starts before anything else is done.
+        self.calls.push(match (&mut call).now_or_never() {
+            Some(event) => ready(event).boxed(),
+            None => call,
+        });
     }
 
     pub(crate) fn start_publish(&mut self, now: Duration) {
@@ -163,9 +168,11 @@ impl Server {
             return;
         }
         self.is_asking_due = true;
+        let bytes_max = self.context.settings.window_bytes_max;
         let (context, lease) = (self.context.clone(), self.lease.clone());
         self.calls.push(
-            async move { Event::Due(context.store.due(&lease, DUE_MESSAGES_MAX).await) }.boxed(),
+            async move { Event::Due(context.store.due(&lease, DUE_MESSAGES_MAX, bytes_max).await) }
+                .boxed(),
         );
     }
 }

@@ -205,7 +205,7 @@ impl Server {
         self.start_renew(now);
         self.start_publish(now);
         self.start_settle(now);
-        self.start_fetch(now);
+        self.start_fetch(now, &[]);
         self.start_due(now);
         let reason = self.gate.reason().map(ToString::to_string);
         self.context.board.shard(&self.route.spec.name, self.lease.shard.index, reason);
@@ -324,6 +324,8 @@ impl Server {
             self.poll_at = now + self.poll_pause;
             self.poll_pause = (self.poll_pause * 2).min(self.context.settings.poll);
         }
+        // The store works on the next batch while this one is taken in.
+        self.start_fetch(now, &batch.messages);
         self.window.add_batch(batch, now);
     }
 

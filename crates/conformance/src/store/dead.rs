@@ -44,7 +44,7 @@ async fn repark(kit: &Kit, lease: &Lease, report: Repark) -> Result<(), StoreErr
 }
 
 async fn due(kit: &Kit, lease: &Lease) -> Result<Vec<Seq>, StoreError> {
-    let due = kit.store.due(lease, 100).await?.messages;
+    let due = kit.store.due(lease, 100, usize::MAX).await?.messages;
     Ok(due.into_iter().map(|parked| parked.seq).collect())
 }
 
@@ -197,7 +197,7 @@ async fn redrive_keeps_the_id_and_starts_over(kit: Kit) -> Result<(), StoreError
     for round in 1..=2 {
         assert_eq!(kit.store.redrive(&of_ids(&[message.id]), "ada").await?, 1);
         assert!(dead(&kit, &any()).await?.is_empty(), "no dead letter now");
-        let parked = kit.store.due(&lease, 100).await?.messages;
+        let parked = kit.store.due(&lease, 100, usize::MAX).await?.messages;
         let [parked] = parked.as_slice() else { panic!("{} due in round {round}", parked.len()) };
         assert_eq!(parked.message, message, "the same message, the same id");
         assert_eq!((parked.seq, parked.attempts), (1, 0));
@@ -255,7 +255,7 @@ async fn redrive_takes_dead_letters_only(kit: Kit) -> Result<(), StoreError> {
     assert_eq!(kit.store.redrive(&both, "bob").await?, 0);
     assert!(due(&kit, &lease).await?.is_empty());
     kit.bed.advance(Duration::from_secs(7200)).await;
-    let parked = kit.store.due(&lease, 100).await?.messages;
+    let parked = kit.store.due(&lease, 100, usize::MAX).await?.messages;
     assert_eq!(parked.len(), 1, "only the planned one");
     assert_eq!((parked[0].attempts, parked[0].redriven), (4, 0));
     Ok(())

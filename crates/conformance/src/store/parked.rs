@@ -24,6 +24,7 @@ cases! { "parked";
         age_goes_on,
         followers_wait_behind_the_head_in_order,
         limit_never_splits_a_follower_from_its_head,
+        bytes_bound_what_is_due,
         delivered_head_lets_the_next_go,
         other_keys_do_not_wait,
         dead_letter_lets_its_key_go_on,
@@ -60,7 +61,7 @@ async fn delivered(kit: &Kit, lease: &Lease, seqs: &[Seq]) -> Result<Settled, St
 
 /// What is due, as seqs.
 async fn due(kit: &Kit, lease: &Lease) -> Result<Vec<Seq>, StoreError> {
-    let due = kit.store.due(lease, 100).await?.messages;
+    let due = kit.store.due(lease, 100, usize::MAX).await?.messages;
     Ok(due.into_iter().map(|parked| parked.seq).collect())
 }
 
@@ -90,10 +91,10 @@ async fn retry_is_due_when_due_and_not_before(kit: Kit) -> Result<(), StoreError
 
 async fn next_attempt_is_announced(kit: Kit) -> Result<(), StoreError> {
     let lease = kit.serving().await?.lease;
-    let none = kit.store.due(&lease, 100).await?;
+    let none = kit.store.due(&lease, 100, usize::MAX).await?;
     assert!(none.messages.is_empty() && none.next_in.is_none());
     settle(&kit, &lease, queue(IN_AN_HOUR, 2)).await?;
-    let later = kit.store.due(&lease, 100).await?;
+    let later = kit.store.due(&lease, 100, usize::MAX).await?;
     assert!(later.messages.is_empty());
     let next_in = later.next_in.expect("an attempt is planned");
     assert!(
@@ -101,7 +102,7 @@ async fn next_attempt_is_announced(kit: Kit) -> Result<(), StoreError> {
         "the head decides when, not those behind it: {next_in:?}"
     );
     repark(&kit, &lease, refused(2, Next::DeadAndBlock)(1)).await?;
-    let blocked = kit.store.due(&lease, 100).await?;
+    let blocked = kit.store.due(&lease, 100, usize::MAX).await?;
     assert!(
         blocked.messages.is_empty() && blocked.next_in.is_none(),
         "what waits for a person is not planned: {:?}",
@@ -116,7 +117,7 @@ async fn refused_again_waits_again(kit: Kit) -> Result<(), StoreError> {
     repark(&kit, &lease, refused(2, IN_AN_HOUR)(1)).await?;
     assert!(due(&kit, &lease).await?.is_empty());
     kit.bed.advance(HOUR * 2).await;
-    let parked = kit.store.due(&lease, 100).await?.messages;
+    let parked = kit.store.due(&lease, 100, usize::MAX).await?.messages;
     assert_eq!(parked.len(), 2);
     assert_eq!((parked[0].seq, parked[0].attempts), (1, 2));
     Ok(())
@@ -132,7 +133,7 @@ async fn copy_is_whole(kit: Kit) -> Result<(), StoreError> {
     let bare = Message::from_bytes("t", None, "");
     let parks = vec![park(1, &full, refused(1, NOW)), park(2, &bare, refused(1, NOW))];
     settle(&kit, &lease, parks).await?;
-    let mut parked = kit.store.due(&lease, 100).await?.messages;
+    let mut parked = kit.store.due(&lease, 100, usize::MAX).await?.messages;
     parked.sort_by_key(|parked| parked.seq);
     assert_eq!(parked[0].message, full);
     assert_eq!(parked[1].message, bare);
@@ -153,7 +154,7 @@ async fn reports_are_kept(kit: Kit) -> Result<(), StoreError> {
         Park { message: message.clone(), age: Duration::ZERO, report: report(1, 0, "first", NOW) };
     settle(&kit, &lease, vec![first]).await?;
     repark(&kit, &lease, report(1, 3, "second", NOW)).await?;
-    let parked = kit.store.due(&lease, 100).await?.messages;
+    let parked = kit.store.due(&lease, 100, usize::MAX).await?.messages;
     assert_eq!((parked[0].attempts, parked[0].unknowns), (1, 3));
     assert_eq!(parked[0].redriven, 0);
     repark(&kit, &lease, report(5, 4, "last", Next::Dead)).await?;
@@ -190,7 +191,7 @@ async fn parking_twice_changes_nothing(kit: Kit) -> Result<(), StoreError> {
     settle(&kit, &lease, vec![park(1, &message, refused(3, NOW))]).await?;
     let again = vec![park(1, &message, refused(1, Next::Dead))];
     settle(&kit, &lease, again).await?;
-    let parked = kit.store.due(&lease, 100).await?.messages;
+    let parked = kit.store.due(&lease, 100, usize::MAX).await?.messages;
     assert_eq!(parked.len(), 1, "still waiting for its next attempt, once");
     assert_eq!(parked[0].attempts, 3);
     Ok(())
@@ -201,7 +202,7 @@ async fn age_goes_on(kit: Kit) -> Result<(), StoreError> {
     let old = Park { age: HOUR, ..park(1, &keyed("k", 1), refused(1, NOW)) };
     settle(&kit, &lease, vec![old]).await?;
     kit.bed.advance(HOUR).await;
-    let age = kit.store.due(&lease, 100).await?.messages[0].age;
+    let age = kit.store.due(&lease, 100, usize::MAX).await?.messages[0].age;
     assert!((HOUR * 2..HOUR * 3).contains(&age), "{age:?} after two hours");
     Ok(())
 }
@@ -226,13 +227,28 @@ async fn limit_never_splits_a_follower_from_its_head(kit: Kit) -> Result<(), Sto
     parks.push(park(11, &keyed("l", 11), waiting));
     settle(&kit, &lease, parks).await?;
     for limit in 1..=6 {
-        let due = kit.store.due(&lease, limit).await?.messages;
+        let due = kit.store.due(&lease, limit, usize::MAX).await?.messages;
         assert_eq!(due.len(), 5.min(limit as usize), "limit {limit}");
         for (key, all) in [("k", [1, 2, 3].as_slice()), ("l", &[10, 11])] {
             let of_key = due.iter().filter(|due| due.message.key.as_deref() == Some(key));
             let seqs: Vec<Seq> = of_key.map(|due| due.seq).collect();
             assert!(all.starts_with(&seqs), "limit {limit}: {seqs:?} of {key}");
         }
+    }
+    Ok(())
+}
+
+async fn bytes_bound_what_is_due(kit: Kit) -> Result<(), StoreError> {
+    let lease = kit.serving().await?.lease;
+    let sized = |seq: Seq| {
+        let mut message = keyed("k", 0);
+        message.payload = vec![7; 1000].into();
+        park(seq, &message, |seq| if seq == 1 { refused(1, NOW)(seq) } else { waiting(seq) })
+    };
+    settle(&kit, &lease, (1..=5).map(sized).collect()).await?;
+    for (bytes_max, expected) in [(0, 1), (1000, 1), (2999, 2), (3000, 3), (1 << 20, 5)] {
+        let due = kit.store.due(&lease, 100, bytes_max).await?.messages;
+        assert_eq!(due.len(), expected, "{bytes_max} bytes");
     }
     Ok(())
 }
@@ -247,7 +263,7 @@ async fn delivered_head_lets_the_next_go(kit: Kit) -> Result<(), StoreError> {
     kit.bed.advance(HOUR * 2).await;
     assert_eq!(due(&kit, &lease).await?, [2, 3, 4]);
     delivered(&kit, &lease, &[2, 3, 4]).await?;
-    let left = kit.store.due(&lease, 100).await?;
+    let left = kit.store.due(&lease, 100, usize::MAX).await?;
     assert!(left.messages.is_empty() && left.next_in.is_none());
     Ok(())
 }
@@ -409,7 +425,7 @@ async fn shards_park_apart(kit: Kit) -> Result<(), StoreError> {
         for key in &grant.blocked {
             assert!(shard.serves(bucket(Some(key), 0)), "{key} is not of {shard}");
         }
-        let due = kit.store.due(&grant.lease, 100).await?.messages;
+        let due = kit.store.due(&grant.lease, 100, usize::MAX).await?.messages;
         assert!(!due.is_empty() && !grant.blocked.is_empty());
         for due in due {
             let bucket = bucket(due.message.key.as_deref(), due.seq);

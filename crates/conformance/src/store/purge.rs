@@ -221,7 +221,7 @@ async fn parked_copies_survive(kit: Kit) -> Result<(), StoreError> {
     kit.store.settle(&lease, &settlement).await?;
     pass(&kit, &lease, &position).await?;
     assert_eq!(purge(&kit, NONE, 100).await?.messages, 2);
-    let due = kit.store.due(&lease, 100).await?.messages;
+    let due = kit.store.due(&lease, 100, usize::MAX).await?.messages;
     let due: Vec<Message> = due.into_iter().map(|due| due.message).collect();
     assert_eq!(due, sent);
     Ok(())

@@ -365,7 +365,7 @@ async fn parked_messages_move_along(kit: Kit) -> Result<(), StoreError> {
     let (mut blocked, mut due) = (Vec::new(), Vec::new());
     for index in 0..3 {
         let grant = kit.granted(ROUTE, server.shard(index)).await?;
-        let parked = kit.store.due(&grant.lease, 100).await?.messages;
+        let parked = kit.store.due(&grant.lease, 100, usize::MAX).await?.messages;
         due.extend(parked.into_iter().filter_map(|parked| parked.message.key));
         for key in grant.blocked {
             assert!(grant.lease.shard.serves(bucket(Some(&key), 0)));

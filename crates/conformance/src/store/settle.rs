@@ -106,7 +106,7 @@ async fn stale_epoch_is_fenced_and_writes_nothing(kit: Kit) -> Result<(), StoreE
     };
     let settled = kit.store.settle(&stale, &late).await;
     assert_kind(settled, StoreErrorKind::Fenced, "a stale settlement");
-    let due = kit.store.due(&held.lease, 100).await?.messages;
+    let due = kit.store.due(&held.lease, 100, usize::MAX).await?.messages;
     let seqs: Vec<_> = due.iter().map(|due| (due.seq, due.attempts)).collect();
     assert_eq!(seqs, [(1, 1), (2, 2)], "parked messages changed");
     let position = next_position(&kit, Shard::WHOLE).await?;
@@ -150,7 +150,7 @@ async fn failed_settlement_writes_nothing(kit: Kit) -> Result<(), StoreError> {
         Ok(_) => (reader.position().seq(), 3),
         Err(_) => (0, 0),
     };
-    let due = kit.store.due(&lease, 100).await?.messages;
+    let due = kit.store.due(&lease, 100, usize::MAX).await?.messages;
     assert_eq!(due.len(), parked, "parked messages of half a settlement");
     let position = next_position(&kit, Shard::WHOLE).await?;
     assert_eq!(position.seq(), seq, "progress of half a settlement");
@@ -180,7 +180,7 @@ async fn settling_again_changes_nothing(kit: Kit) -> Result<(), StoreError> {
     for settlement in [&first, &first, &second, &second] {
         kit.store.settle(&lease, settlement).await?;
     }
-    let due = kit.store.due(&lease, 100).await?.messages;
+    let due = kit.store.due(&lease, 100, usize::MAX).await?.messages;
     let mut seqs: Vec<_> = due.iter().map(|due| (due.seq, due.attempts)).collect();
     seqs.sort_unstable();
     assert_eq!(seqs, [(1, 2), (3, 1)]);
@@ -198,7 +198,7 @@ async fn what_is_not_there_any_more_is_no_error(kit: Kit) -> Result<(), StoreErr
         ..Settlement::default()
     };
     kit.store.settle(&lease, &settlement).await?;
-    assert!(kit.store.due(&lease, 100).await?.messages.is_empty());
+    assert!(kit.store.due(&lease, 100, usize::MAX).await?.messages.is_empty());
     Ok(())
 }
 

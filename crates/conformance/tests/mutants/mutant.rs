@@ -356,8 +356,8 @@ impl Store for Mutant {
         self.inner.settle(lease, &settlement).await
     }
 
-    async fn due(&self, lease: &Lease, limit: u32) -> Result<Due, StoreError> {
-        let mut due = self.inner.due(lease, limit).await?;
+    async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {
+        let mut due = self.inner.due(lease, limit, bytes_max).await?;
         self.remember(|memory| {
             for parked in &mut due.messages {
                 if let Some(key) = memory.keys.get(&parked.seq) {

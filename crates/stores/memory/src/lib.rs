@@ -165,10 +165,10 @@ impl Store for MemoryStore {
         self.with(|state, now| state.settle(lease, settlement, now))
     }
 
-    async fn due(&self, lease: &Lease, limit: u32) -> Result<Due, StoreError> {
+    async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {
         self.with(|state, now| {
             let route = state.route(&lease.route, "due")?;
-            Ok(route.parked.due(lease.shard, limit as usize, now))
+            Ok(route.parked.due(lease.shard, limit as usize, bytes_max, now))
         })
     }
 

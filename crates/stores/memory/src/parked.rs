@@ -185,7 +185,7 @@ impl Parking {
         keys.collect()
     }
 
-    pub(crate) fn due(&self, shard: Shard, limit: usize, now: Duration) -> Due {
+    pub(crate) fn due(&self, shard: Shard, limit: usize, bytes_max: usize, now: Duration) -> Due {
         let lanes = self.lanes.iter().filter(|(lane, _)| lane.is_served_by(shard));
         let mut planned: Vec<(Duration, &BTreeSet<Seq>)> = lanes
             .filter_map(|(_, seqs)| {
@@ -201,10 +201,13 @@ impl Parking {
             // A dead letter that blocks also stops what stands between it and its head.
             seqs.take_while(|(_, row)| row.state == ParkState::Retrying)
         });
-        Due {
-            messages: due.take(limit).map(|(seq, row)| parked(seq, row, now)).collect(),
-            next_in: next,
-        }
+        let mut bytes = 0;
+        let fits = |(index, (_, row)): &(usize, (Seq, &Row))| {
+            bytes += row.message.payload.len();
+            *index == 0 || bytes <= bytes_max
+        };
+        let due = due.take(limit).enumerate().take_while(fits);
+        Due { messages: due.map(|(_, (seq, row))| parked(seq, row, now)).collect(), next_in: next }
     }
 
     /// How many are in a state.

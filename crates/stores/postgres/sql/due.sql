@@ -1,5 +1,6 @@
 -- due: for each key of a shard whose first parked message is due, it and what waits behind it, up
--- to a dead letter that blocks the key. $1 route, $2 shards, $3 this shard, $4 messages in all.
+-- to a dead letter that blocks the key. $1 route, $2 shards, $3 this shard, $4 messages in all,
+-- $5 payload bytes in all (the first message comes whatever its size).
 -- Concurrency: reads; whoever tries them settles under the fence. Index: parked_due, parked_key.
 WITH heads AS MATERIALIZED (
     SELECT p.seq, p.key, p.next_attempt_at
@@ -19,45 +20,55 @@ WITH heads AS MATERIALIZED (
         )
     ORDER BY p.next_attempt_at, p.seq
     LIMIT $4
+),
+queued AS MATERIALIZED (
+    SELECT
+        q.seq,
+        row_number() OVER turn AS place,
+        sum(q.bytes) OVER turn AS bytes
+    FROM heads
+    CROSS JOIN LATERAL (
+        SELECT head.seq, octet_length(head.payload) AS bytes
+        FROM posthaste.parked AS head
+        WHERE head.route = $1
+            AND head.seq = heads.seq
+        UNION ALL (
+            SELECT follower.seq, octet_length(follower.payload)
+            FROM posthaste.parked AS follower
+            WHERE follower.route = $1
+                AND follower.key = heads.key
+                AND follower.seq > heads.seq
+                AND follower.state = 'retrying'
+                AND NOT EXISTS (
+                    SELECT
+                    FROM posthaste.parked AS wall
+                    WHERE wall.route = $1
+                        AND wall.key = heads.key
+                        AND wall.seq BETWEEN heads.seq AND follower.seq
+                        AND wall.blocks
+                )
+            ORDER BY follower.seq
+            LIMIT $4
+        )
+    ) AS q
+    WINDOW turn AS (ORDER BY heads.next_attempt_at, heads.seq, q.seq)
 )
 SELECT
-    q.seq,
-    q.id,
-    q.topic,
-    q.key,
-    q.type,
-    q.payload,
+    p.seq,
+    p.id,
+    p.topic,
+    p.key,
+    p.type,
+    p.payload,
     NULL::int,
-    q.headers::text,
-    q.content_type,
-    date_part('epoch', clock_timestamp() - q.created_at),
-    q.attempts,
-    q.unknowns,
-    q.redriven
-FROM heads
-CROSS JOIN LATERAL (
-    SELECT queued.*
-    FROM posthaste.parked AS queued
-    WHERE queued.route = $1
-        AND queued.seq = heads.seq
-    UNION ALL (
-        SELECT queued.*
-        FROM posthaste.parked AS queued
-        WHERE queued.route = $1
-            AND queued.key = heads.key
-            AND queued.seq > heads.seq
-            AND queued.state = 'retrying'
-            AND NOT EXISTS (
-                SELECT
-                FROM posthaste.parked AS wall
-                WHERE wall.route = $1
-                    AND wall.key = heads.key
-                    AND wall.seq BETWEEN heads.seq AND queued.seq
-                    AND wall.blocks
-            )
-        ORDER BY queued.seq
-        LIMIT $4
-    )
-) AS q
-ORDER BY heads.next_attempt_at, heads.seq, q.seq
-LIMIT $4
+    p.headers::text,
+    p.content_type,
+    date_part('epoch', clock_timestamp() - p.created_at),
+    p.attempts,
+    p.unknowns,
+    p.redriven
+FROM queued
+JOIN posthaste.parked AS p ON p.route = $1 AND p.seq = queued.seq
+WHERE queued.place <= $4
+    AND (queued.place = 1 OR queued.bytes <= $5)
+ORDER BY queued.place

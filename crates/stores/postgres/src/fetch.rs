@@ -6,7 +6,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use posthaste_core::{Batch, Fetch, Fetched, Position, Seq, Shard, Snapshot};
+use futures::{Stream, TryStreamExt};
+use posthaste_core::{Batch, Fetch, Fetched, Message, Position, Seq, Shard, Snapshot};
 use sqlx::{PgConnection, Row, postgres::PgRow};
 
 use crate::{
@@ -54,34 +55,35 @@ pub(crate) async fn fetch(
 ) -> Result<Read, Fault> {
     let mut page = None;
     if is_whole {
-        let read = Page::of(read_all(connection, &fetch).await?, &fetch)?;
+        let read = read_all(connection, &fetch).await?;
         page = read.header.takes_all.then_some(read);
     }
     let page = match page {
         Some(page) => page,
-        None => Page::of(read_some(connection, &fetch).await?, &fetch)?,
+        None => read_some(connection, &fetch).await?,
     };
-    let (batch, large) = page.batch(&fetch)?;
-    Ok(Read { batch: load(connection, batch, large).await?, takes_all: page.header.takes_all })
+    let takes_all = page.header.takes_all;
+    let (batch, large) = page.batch(&fetch);
+    Ok(Read { batch: load(connection, batch, large).await?, takes_all })
 }
 
-async fn read_all(connection: &mut PgConnection, fetch: &Fetch) -> Result<Vec<PgRow>, Fault> {
+async fn read_all(connection: &mut PgConnection, fetch: &Fetch) -> Result<Page, Fault> {
     let (seqs, snapshots) = steps(&fetch.after);
-    Ok(query(include_str!("../sql/fetch.sql"))
+    let rows = query(include_str!("../sql/fetch.sql"))
         .bind(seqs)
         .bind(snapshots)
         .bind(fetch.after.seq())
         .bind(i64::from(fetch.rows_max.max(1)))
         .bind(small_max(fetch))
         .bind(&fetch.route)
-        .fetch_all(connection)
-        .await?)
+        .fetch(connection);
+    Page::of(rows, fetch).await
 }
 
-async fn read_some(connection: &mut PgConnection, fetch: &Fetch) -> Result<Vec<PgRow>, Fault> {
+async fn read_some(connection: &mut PgConnection, fetch: &Fetch) -> Result<Page, Fault> {
     let (seqs, snapshots) = steps(&fetch.after);
     let until = fetch.until.as_ref().and_then(|until| until.steps().last());
-    Ok(query(include_str!("../sql/fetch_some.sql"))
+    let rows = query(include_str!("../sql/fetch_some.sql"))
         .bind(seqs)
         .bind(snapshots)
         .bind(fetch.after.seq())
@@ -92,8 +94,8 @@ async fn read_some(connection: &mut PgConnection, fetch: &Fetch) -> Result<Vec<P
         .bind(i32::from(fetch.shard.index))
         .bind(until.map(|step| step.seq))
         .bind(until.map(|step| &*step.snapshot))
-        .fetch_all(connection)
-        .await?)
+        .fetch(connection);
+    Page::of(rows, fetch).await
 }
 
 /// A position as the arrays statements take.
@@ -112,7 +114,7 @@ fn small_max(fetch: &Fetch) -> i32 {
 struct Page {
     header: Header,
     /// Messages of the shard, ascending in seq.
-    rows: Vec<PgRow>,
+    rows: Vec<Line>,
 }
 
 /// The row that speaks of the fetch as a whole.
@@ -125,61 +127,91 @@ struct Header {
     scanned: Option<Vec<Option<i64>>>,
 }
 
-impl Page {
-    fn of(mut rows: Vec<PgRow>, fetch: &Fetch) -> Result<Self, Fault> {
-        let has_snapshot = |row: &PgRow| row::is_present(row, MORE).unwrap_or(false);
-        // The first in practice, but nothing promises the order of a union.
-        let header = rows.iter().position(has_snapshot);
-        let header = rows.remove(header.ok_or_else(|| Fault::internal("a fetch without header"))?);
-        let seq = |row: &PgRow| row.try_get::<Seq, _>(SEQ).unwrap_or(Seq::MAX);
-        if !rows.is_sorted_by_key(seq) {
-            rows.sort_by_key(seq);
-        }
-        let takes_all: Option<bool> = header.try_get(MORE + 1)?;
+impl Header {
+    fn of(row: &PgRow, fetch: &Fetch) -> Result<Self, Fault> {
+        let takes_all: Option<bool> = row.try_get(MORE + 1)?;
         Ok(Self {
-            header: Header {
-                snapshot: header.try_get::<&str, _>(MORE)?.into(),
-                now: header.try_get(TIME)?,
-                takes_all: takes_all.ok_or_else(|| Fault::unknown_route(&fetch.route))?,
-                scanned: header.try_get(MORE + 2)?,
-            },
-            rows,
+            snapshot: row.try_get::<&str, _>(MORE)?.into(),
+            now: row.try_get(TIME)?,
+            takes_all: takes_all.ok_or_else(|| Fault::unknown_route(&fetch.route))?,
+            scanned: row.try_get(MORE + 2)?,
+        })
+    }
+}
+
+/// A row that is a message.
+struct Line {
+    seq: Seq,
+    message: Message,
+    /// Size of a payload that was left out.
+    left_out: Option<i32>,
+    /// When it was enqueued, in seconds since 1970.
+    time: f64,
+}
+
+impl Line {
+    fn of(row: &PgRow) -> Result<Self, Fault> {
+        Ok(Self {
+            seq: row.try_get_unchecked(SEQ)?,
+            message: row::message(row)?,
+            left_out: row.try_get_unchecked(PAYLOAD_BYTES)?,
+            time: row.try_get_unchecked(TIME)?,
         })
     }
 
+    fn bytes(&self) -> usize {
+        self.left_out.map_or(self.message.payload.len(), |bytes| bytes.unsigned_abs() as usize)
+    }
+}
+
+impl Page {
+    /// Reads rows as they come, so that the server makes the next while we take this one apart.
+    async fn of(
+        mut stream: impl Stream<Item = Result<PgRow, sqlx::Error>> + Unpin,
+        fetch: &Fetch,
+    ) -> Result<Self, Fault> {
+        let mut header = None;
+        let mut rows = Vec::with_capacity(fetch.rows_max.min(10_000) as usize);
+        while let Some(row) = stream.try_next().await? {
+            // The header is the first in practice, but nothing promises the order of a union.
+            if header.is_none() && row::is_present(&row, MORE)? {
+                header = Some(Header::of(&row, fetch)?);
+            } else {
+                rows.push(Line::of(&row)?);
+            }
+        }
+        if !rows.is_sorted_by_key(|row| row.seq) {
+            rows.sort_by_key(|row| row.seq);
+        }
+        Ok(Self { header: header.ok_or_else(|| Fault::internal("a fetch without header"))?, rows })
+    }
+
     /// The batch, and the seqs of messages whose payload is still to be loaded.
-    fn batch(&self, fetch: &Fetch) -> Result<(Batch, Vec<Seq>), Fault> {
-        let mut batch = Batch {
-            messages: Vec::with_capacity(self.rows.len()),
-            end: 0,
-            snapshot: snapshot(fetch, &self.header.snapshot),
-            more: true,
-        };
+    fn batch(self, fetch: &Fetch) -> (Batch, Vec<Seq>) {
+        let (mut end, mut more) = self.end(fetch);
+        let mut messages = Vec::with_capacity(self.rows.len());
         let mut large = Vec::new();
         let mut bytes = 0;
-        for row in &self.rows {
-            let message = row::message(row)?;
-            let left_out: Option<i32> = row.try_get(PAYLOAD_BYTES)?;
-            bytes += left_out.map_or(message.payload.len(), |bytes| bytes.unsigned_abs() as usize);
-            if bytes > fetch.bytes_max && !batch.messages.is_empty() {
-                return Ok((batch, large));
+        for line in self.rows {
+            bytes += line.bytes();
+            if bytes > fetch.bytes_max
+                && let Some(Fetched { seq, .. }) = messages.last()
+            {
+                (end, more) = (*seq, true);
+                break;
             }
-            batch.end = row.try_get(SEQ)?;
-            if left_out.is_some() {
-                large.push(batch.end);
+            if line.left_out.is_some() {
+                large.push(line.seq);
             }
-            batch.messages.push(Fetched {
-                seq: batch.end,
-                message,
-                age: row::duration(self.header.now - row.try_get::<f64, _>(TIME)?),
-            });
+            let age = row::duration(self.header.now - line.time);
+            messages.push(Fetched { seq: line.seq, message: line.message, age });
         }
-        (batch.end, batch.more) = self.end(batch.end, fetch);
-        Ok((batch, large))
+        (Batch { messages, end, snapshot: snapshot(fetch, &self.header.snapshot), more }, large)
     }
 
     /// How far the statement looked, and whether there may be more.
-    fn end(&self, last: Seq, fetch: &Fetch) -> (Seq, bool) {
+    fn end(&self, fetch: &Fetch) -> (Seq, bool) {
+        let last = self.rows.last().map_or(0, |row| row.seq);
         let (rows, last) = match self.header.scanned.as_deref() {
             Some([rows, last]) => (rows.unwrap_or(0), last.unwrap_or(0)),
             // Nothing was left out, so what came back is what was looked at.

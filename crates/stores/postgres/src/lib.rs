@@ -42,7 +42,7 @@ use posthaste_core::{
     StoreError,
 };
 use sqlx::{
-    Connection, Executor, PgConnection, PgPool, Row,
+    Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -126,25 +126,13 @@ impl PostgresStore {
     }
 }
 
-/// A cancelled `begin` leaves a connection inside a transaction that the driver does not know of;
-/// only the server can tell.
+/// No hook looks at connections that come back: every call runs in a task that nothing cancels, and
+/// a connection that misses its deadline is closed, so none comes back inside a transaction.
 fn pool_options() -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(CONNECTIONS_MAX)
         .acquire_timeout(DEADLINE_DEFAULT)
         .test_before_acquire(false)
-        .after_release(|connection, _| {
-            Box::pin(async move {
-                // The simple protocol: with the extended one a pooler might answer from two
-                // sessions.
-                let probe = sqlx::raw_sql(include_str!("../sql/release_probe.sql"));
-                let inside: bool = probe.fetch_one(&mut *connection).await?.try_get(0)?;
-                if inside {
-                    connection.execute("ROLLBACK").await?;
-                }
-                Ok(true)
-            })
-        })
 }
 
 /// The pool's options hold the password.
@@ -229,9 +217,12 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn due(&self, lease: &Lease, limit: u32) -> Result<Due, StoreError> {
+    async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {
         let lease = lease.clone();
-        self.call("due", move |connection| Box::pin(parked::due(connection, lease, limit))).await
+        self.call("due", move |connection| {
+            Box::pin(parked::due(connection, lease, limit, bytes_max))
+        })
+        .await
     }
 
     async fn dead(&self, filter: &ParkedFilter, limit: u32) -> Result<Vec<ParkedView>, StoreError> {

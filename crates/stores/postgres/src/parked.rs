@@ -21,12 +21,14 @@ pub(crate) async fn due(
     connection: &mut PgConnection,
     lease: Lease,
     limit: u32,
+    bytes_max: usize,
 ) -> Result<Due, Fault> {
     let rows = query(include_str!("../sql/due.sql"))
         .bind(&lease.route)
         .bind(i32::from(lease.shard.of))
         .bind(i32::from(lease.shard.index))
         .bind(i64::from(limit))
+        .bind(i64::try_from(bytes_max).unwrap_or(i64::MAX))
         .fetch_all(&mut *connection)
         .await?;
     let messages = rows.iter().map(parked).collect::<Result<Vec<_>, _>>()?;

@@ -34,16 +34,17 @@ const CONTENT_TYPE: usize = 8;
 
 /// The message of a row; its payload is empty where the statement left it out.
 pub(crate) fn message(row: &PgRow) -> Result<Message, Fault> {
-    let payload: Option<&[u8]> = row.try_get(PAYLOAD)?;
-    let headers: Option<&str> = row.try_get(HEADERS)?;
+    // Unchecked: the statements are ours and so are the types of their columns.
+    let payload: Option<&[u8]> = row.try_get_unchecked(PAYLOAD)?;
+    let headers: Option<&str> = row.try_get_unchecked(HEADERS)?;
     Ok(Message {
-        id: MessageId(row.try_get(ID)?),
-        topic: row.try_get(TOPIC)?,
-        key: row.try_get(KEY)?,
-        event_type: row.try_get(EVENT_TYPE)?,
+        id: MessageId(row.try_get_unchecked(ID)?),
+        topic: row.try_get_unchecked(TOPIC)?,
+        key: row.try_get_unchecked(KEY)?,
+        event_type: row.try_get_unchecked(EVENT_TYPE)?,
         payload: payload.map(Bytes::copy_from_slice).unwrap_or_default(),
         headers: headers.map(headers_from_json).unwrap_or_default(),
-        content_type: row.try_get(CONTENT_TYPE)?,
+        content_type: row.try_get_unchecked(CONTENT_TYPE)?,
     })
 }
 

@@ -203,10 +203,12 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn due(&self, lease: &Lease, limit: u32) -> Result<Due, StoreError> {
+    async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {
         let lease = lease.clone();
         self.tasks
-            .run("due", move |conn| Box::pin(async move { parked::due(conn, &lease, limit).await }))
+            .run("due", move |conn| {
+                Box::pin(async move { parked::due(conn, &lease, limit, bytes_max).await })
+            })
             .await
     }
 

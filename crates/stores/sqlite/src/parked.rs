@@ -36,6 +36,7 @@ pub(crate) async fn due(
     conn: &mut SqliteConnection,
     lease: &Lease,
     limit: u32,
+    bytes_max: usize,
 ) -> Result<Due, Fault> {
     let heads: Vec<(Seq, Option<String>)> = sqlx::query_as(include_str!("../sql/due_heads.sql"))
         .bind(&lease.route)
@@ -51,6 +52,7 @@ pub(crate) async fn due(
         .fetch_optional(&mut *conn)
         .await?;
     let seqs = with_followers(conn, &lease.route, heads, limit).await?;
+    let seqs = within(conn, &lease.route, seqs, bytes_max).await?;
     Ok(Due { messages: load(conn, &lease.route, &seqs).await?, next_in: next_in.map(row::seconds) })
 }
 
@@ -79,6 +81,30 @@ async fn with_followers(
         room -= followers.len();
         seqs.extend(followers);
     }
+    Ok(seqs)
+}
+
+/// As many of the seqs as fit, and at least one.
+async fn within(
+    conn: &mut SqliteConnection,
+    route: &str,
+    mut seqs: Vec<Seq>,
+    bytes_max: usize,
+) -> Result<Vec<Seq>, Fault> {
+    let sizes: HashMap<Seq, i64> = sqlx::query_as(include_str!("../sql/due_sizes.sql"))
+        .bind(route)
+        .bind(row::json_array(seqs.iter().copied()))
+        .fetch_all(conn)
+        .await?
+        .into_iter()
+        .collect();
+    let mut bytes = 0;
+    let fitting = seqs.iter().take_while(|seq| {
+        bytes += sizes.get(seq).map_or(0, |size| size.unsigned_abs() as usize);
+        bytes <= bytes_max
+    });
+    let count = fitting.count().max(1);
+    seqs.truncate(count);
     Ok(seqs)
 }
 
