@@ -34,7 +34,8 @@ Examples:
   posthaste dead list --route orders                    what was given up, and why
 
 Exit codes: 0 done, 1 failed or the answer is no, 2 usage, 3 not found, 4 needs --yes,
-  69 database or broker unreachable, 77 denied, 78 configuration invalid.";
+  69 database or broker unreachable, 77 denied, 78 configuration invalid,
+  130 and 143 a second Ctrl-C or SIGTERM.";
 
 /// Everything the program can do.
 #[derive(Debug, Subcommand)]
@@ -64,7 +65,7 @@ pub(crate) enum Command {
 /// `demo`.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Break things while it runs: the broker goes away, the relay is killed
+    /// Give the consumer a bug that loses one message: the verdict must fail, with exit code 1
     #[arg(long)]
     pub(crate) sabotage: bool,
     /// How long to run
@@ -125,7 +126,7 @@ pub(crate) struct StatusArgs {
 /// `dead`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadCommand {
-    /// List dead letters, newest last
+    /// List dead letters, oldest first
     List(DeadListArgs),
     /// Show everything about a message, its payload included
     Show(DeadShowArgs),

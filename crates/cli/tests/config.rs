@@ -127,9 +127,9 @@ error[PH-2008]: `route[0].broker` is "buss", and no broker has that name
   --> posthaste.toml:36:10
   = help: did you mean `bus`?
 
-error[PH-2009]: `route[0].publish_timeout` is "45s", not shorter than `relay.lease`, which is "30s"
+error[PH-2009]: `route[0].publish_timeout` is "45s", more than half of `relay.lease`, which is "30s"
   --> posthaste.toml:37:19
-  = help: a publish must end before the lease it happens under: lengthen the lease, or shorten the timeout
+  = help: a publish must end well before the lease it happens under: lengthen the lease, or shorten the timeout
 
 error[PH-2005]: `route[0].shards` is 1000
   --> posthaste.toml:38:10

@@ -223,8 +223,8 @@ pub trait Store: Send + Sync + 'static {
     /// When the store cannot be asked.
     async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError>;
 
-    /// Dead letters (and discarded ones, where `ids` names them) that match, newest last, `limit` at
-    /// most.
+    /// Dead letters (and discarded ones, where `ids` names them) that match, oldest first, the
+    /// oldest `limit` of them.
     ///
     /// # Errors
     /// When the store cannot be asked.

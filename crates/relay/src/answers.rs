@@ -12,6 +12,9 @@ use crate::{
     window::Window,
 };
 
+/// Unknown outcomes, each while other messages were answered, after which a message is given up.
+const UNKNOWNS_MAX: u32 = 10;
+
 /// What is needed to judge answers, borrowed from the shard for one call.
 pub(crate) struct Judge<'a> {
     pub(crate) window: &'a mut Window,
@@ -63,9 +66,16 @@ impl Judge<'_> {
         self.events.published(acknowledged);
         if acknowledged > 0 && self.gate.acknowledged() {
             self.events.resumed();
-            let (policy, random) = (self.policy, &mut *self.random);
-            self.window
-                .set_suspects_aside(self.now, |unknowns| policy.backoff.delay(unknowns, random));
+            let Self { window, policy, random, events, now, .. } = self;
+            window.set_suspects_aside(*now, |unknowns| {
+                let next = match (unknowns >= UNKNOWNS_MAX, policy.on_dead) {
+                    (false, _) => Next::Retry(policy.backoff.delay(unknowns, random)),
+                    (true, OnDead::Continue) => Next::Dead,
+                    (true, OnDead::Block) => Next::DeadAndBlock,
+                };
+                events.suspected(unknowns, next);
+                next
+            });
         }
     }
 

@@ -6,16 +6,19 @@ use futures::{
     FutureExt,
     future::{Either, ready, select},
 };
-use posthaste_core::{Delivery, Failure, Fetch, Fetched, Outcome};
+use posthaste_core::{Delivery, Failure, Fetch, Fetched, Next, Outcome};
 
 use crate::{
     Route, Settings,
     lane::ItemId,
     shard::{Context, Event, SETTLE_INTERVAL, SKIP_INTERVAL, Server, Work},
+    window::Window,
 };
 
 /// Parked messages tried again at a time.
 const DUE_MESSAGES_MAX: u32 = 64;
+/// Probes with one message, all unanswered, after which another has to be tried.
+const PROBES_ALONE_MAX: u32 = 3;
 /// An adapter that ignores its deadline is given up after this much more.
 const CALL_GRACE: Duration = Duration::from_secs(1);
 
@@ -94,12 +97,7 @@ impl Server {
                 return;
             }
             let items = if self.gate.is_probing() {
-                let Self { window, .. } = self;
-                // Borrowed apart: the lanes ask about items while they choose.
-                let mut lanes = std::mem::take(&mut window.lanes);
-                let best = lanes.take_best(|id| window.item(id).map_or(0, |item| item.unknowns));
-                window.lanes = lanes;
-                best.into_iter().collect()
+                self.take_probe(now).into_iter().collect()
             } else {
                 self.window.lanes.take(allowance, capabilities.orders_within_call)
             };
@@ -108,6 +106,29 @@ impl Server {
             }
             self.gate.sent();
             self.publish(items, now);
+        }
+    }
+
+    /// The message to probe with: the one that was left unanswered least often. Where all wait in one
+    /// lane there is no other than the first; if that was left unanswered alone several times it is
+    /// put aside, without spending an attempt, for the next one to have its try.
+    fn take_probe(&mut self, now: Duration) -> Option<ItemId> {
+        loop {
+            // Taken apart: the lanes ask about items while they choose.
+            let mut lanes = std::mem::take(&mut self.window.lanes);
+            let unknowns = |id| self.window.item(id).map_or(0, |item| item.unknowns);
+            let best = lanes.take_best(unknowns);
+            let is_stuck = best.is_some_and(|id| unknowns(id) >= PROBES_ALONE_MAX);
+            let is_single = lanes.is_single();
+            self.window.lanes = lanes;
+            let id = best?;
+            if !(is_single && is_stuck && Window::is_from_log(id)) {
+                return Some(id);
+            }
+            let next = Next::Retry(self.route.retry.backoff.delay(1, &mut self.random));
+            self.events.suspected(1, next);
+            self.window.suspect(id, next, now);
+            self.window.lanes.answered(0, &[]);
         }
     }
 

@@ -108,6 +108,21 @@ impl Events {
         }
     }
 
+    /// A message was put aside because its outcome stayed unknown while others were answered.
+    pub(crate) fn suspected(&self, unknowns: u32, next: Next) {
+        let (route, shard) = (&*self.route, self.shard);
+        match next {
+            Next::Retry(delay) => {
+                self.count("posthaste_retries_total");
+                warn!(route, %shard, unknowns, ?delay, "message without an answer, parked");
+            }
+            Next::Dead | Next::DeadAndBlock => {
+                self.count("posthaste_dead_lettered_total");
+                error!(route, %shard, unknowns, "message without an answer is a dead letter");
+            }
+        }
+    }
+
     pub(crate) fn paused(&self, failure: &Failure, pause: Duration) {
         self.paused.set(1.0);
         warn!(route = %self.route, shard = %self.shard, %failure, ?pause, "broker cannot be used, route paused");

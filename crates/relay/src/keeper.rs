@@ -20,25 +20,30 @@ pub(crate) async fn keep(store: Arc<dyn Store>, clock: Arc<dyn Clock>, retention
     let mut reported = HashSet::new();
     loop {
         clock.sleep(pause).await;
-        loop {
-            match store.purge(retention, PURGE_ROWS_MAX).await {
-                Ok(purged) => {
-                    events::purged(&purged);
-                    if purged.messages < u64::from(PURGE_ROWS_MAX) {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    events::supervision_failed(&error);
-                    break;
-                }
-            }
-        }
+        purge(&*store, retention).await;
         if let Ok(status) = store.status().await {
             for topic in status.unrouted {
                 if reported.len() < REPORTED_MAX && reported.insert(topic.topic.clone()) {
                     events::unrouted(&topic);
                 }
+            }
+        }
+    }
+}
+
+/// Removes everything that may go, in bounded chunks.
+pub(crate) async fn purge(store: &dyn Store, retention: Retention) {
+    loop {
+        match store.purge(retention, PURGE_ROWS_MAX).await {
+            Ok(purged) => {
+                events::purged(&purged);
+                if purged.messages < u64::from(PURGE_ROWS_MAX) {
+                    return;
+                }
+            }
+            Err(error) => {
+                events::supervision_failed(&error);
+                return;
             }
         }
     }

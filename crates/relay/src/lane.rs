@@ -29,19 +29,36 @@ enum Ready {
 /// Items waiting to be sent, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
+    /// Whether all items share one lane: the broker keeps the order of a call, so everything goes
+    /// out in the order of the log, one call at a time.
+    is_single: bool,
     lanes: HashMap<LaneId, Lane>,
     /// What could be sent now, longest waiting first.
     ready: VecDeque<Ready>,
 }
 
-/// The lane of a key.
-pub(crate) fn lane_id(key: &str) -> LaneId {
+fn lane_id(key: &str) -> LaneId {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     hasher.finish()
 }
 
 impl Lanes {
+    /// Lanes by key, or one for everything.
+    pub(crate) fn new(is_single: bool) -> Self {
+        Self { is_single, ..Self::default() }
+    }
+
+    /// Whether all items share one lane.
+    pub(crate) fn is_single(&self) -> bool {
+        self.is_single
+    }
+
+    /// The lane of a key; a message without one waits for nobody.
+    pub(crate) fn of(&self, key: Option<&str>) -> Option<LaneId> {
+        if self.is_single { Some(0) } else { key.map(lane_id) }
+    }
+
     /// Queues an item behind all of its key.
     pub(crate) fn push(&mut self, lane: Option<LaneId>, item: ItemId) {
         let Some(id) = lane else {

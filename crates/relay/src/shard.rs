@@ -16,7 +16,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Route, Settings, answers::Judge, board::Board, events::Events, gate::Gate, lane::ItemId,
+    Route, Settings,
+    answers::Judge,
+    board::Board,
+    events::Events,
+    gate::Gate,
+    lane::{ItemId, Lanes},
     window::Window,
 };
 
@@ -136,7 +141,11 @@ impl Server {
         let mut server = Self {
             gate: Gate::new(route.in_flight_max),
             due_at: now,
-            window: Window::new(grant.position.clone(), grant.blocked),
+            window: Window::new(
+                grant.position.clone(),
+                grant.blocked,
+                Lanes::new(route.broker.capabilities().orders_within_call),
+            ),
             cursor: grant.position,
             until: grant.until,
             lease: grant.lease,

@@ -21,7 +21,7 @@ use crate::{
     Route, Settings, TokioClock,
     board::Board,
     events,
-    keeper::keep,
+    keeper::{keep, purge},
     shard::{Context, End, Server},
 };
 
@@ -153,13 +153,16 @@ impl Relay {
         }
     }
 
-    /// Serves until everything committed so far is delivered or parked.
+    /// Serves until everything committed so far is delivered or parked, and cleans up once.
     ///
     /// # Errors
     /// As [`run`](Self::run), and when another relay serves one of the shards or a broker cannot be
     /// used.
     pub async fn run_once(self, stop: CancellationToken) -> Result<(), Error> {
-        self.supervise(stop, true).await
+        let (store, retention) = (self.store.clone(), self.settings.retention);
+        self.supervise(stop, true).await?;
+        purge(&*store, retention).await;
+        Ok(())
     }
 
     async fn supervise(self, stop: CancellationToken, once: bool) -> Result<(), Error> {

@@ -12,19 +12,16 @@ use posthaste_core::{
     Batch, Delivery, Failure, Next, Park, Parked, Position, Repark, Seq, Settlement, Snapshot,
 };
 
-use crate::lane::{ItemId, LaneId, Lanes, lane_id};
+use crate::lane::{ItemId, LaneId, Lanes};
 
 /// Ids from here on are parked messages being tried again; below, messages from the log.
 const PARKED_FIRST: ItemId = 1 << 63;
-
-/// Unknown outcomes, each while other messages passed, after which a message is a dead letter.
-const UNKNOWNS_MAX: u32 = 10;
 
 /// One message in memory.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) delivery: Arc<Delivery>,
-    /// The lane of its key; `None` for a message without one.
+    /// The lane it waits in; `None` where it waits for nobody.
     pub(crate) lane: Option<LaneId>,
     /// Age when it was read, by the database's clock.
     age: Duration,
@@ -91,9 +88,9 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(position: Position, blocked: Vec<String>) -> Self {
+    pub(crate) fn new(position: Position, blocked: Vec<String>, lanes: Lanes) -> Self {
         Self {
-            lanes: Lanes::default(),
+            lanes,
             log: VecDeque::new(),
             log_first: 0,
             parked: HashMap::new(),
@@ -117,7 +114,7 @@ impl Window {
             let delivery =
                 Delivery { seq: fetched.seq, message: fetched.message, attempt: 1, redriven: 0 };
             self.bytes += delivery.message.weight();
-            let lane = delivery.message.key.as_deref().map(lane_id);
+            let lane = self.lanes.of(delivery.message.key.as_deref());
             self.log.push_back(Item {
                 delivery: Arc::new(delivery),
                 lane,
@@ -148,7 +145,7 @@ impl Window {
                 self.blocked.insert(key.clone());
             }
             self.bytes += parked.message.weight();
-            let lane = parked.message.key.as_deref().map(lane_id);
+            let lane = self.lanes.of(parked.message.key.as_deref());
             self.lanes.push(lane, id);
             let delivery = Delivery {
                 seq: parked.seq,
@@ -230,7 +227,10 @@ impl Window {
             };
             item.and_then(Item::key) == Some(&key)
         };
-        let behind = lanes.remove(lane_id(&key), is_of_key);
+        let behind = match lanes.of(Some(&key)) {
+            Some(lane) => lanes.remove(lane, is_of_key),
+            None => Vec::new(),
+        };
         self.blocked.insert(key);
         for id in behind {
             self.hold_back(id, now);
@@ -244,6 +244,11 @@ impl Window {
         } else {
             self.forget_parked(id);
         }
+    }
+
+    /// Whether the item is from the log, not parked.
+    pub(crate) fn is_from_log(id: ItemId) -> bool {
+        id < PARKED_FIRST
     }
 
     /// Whether later messages of the key must be held back.
@@ -294,16 +299,9 @@ impl Window {
 
     /// The broker is back: whatever it did not answer twice, while now it answers others, is put
     /// aside without spending an attempt, so that one message that breaks the connection cannot stop
-    /// the rest. `delay` gives the pause after so many unknown outcomes.
-    pub(crate) fn set_suspects_aside(
-        &mut self,
-        now: Duration,
-        mut delay: impl FnMut(u32) -> Duration,
-    ) {
-        let mut next = |unknowns: u32| match unknowns {
-            UNKNOWNS_MAX.. => Next::Dead,
-            _ => Next::Retry(delay(unknowns)),
-        };
+    /// the rest. However long the outage was, this is one unknown outcome. `next` says what happens
+    /// after so many of them.
+    pub(crate) fn set_suspects_aside(&mut self, now: Duration, mut next: impl FnMut(u32) -> Next) {
         for (_, mut report) in self.suspects.drain() {
             report.next = next(report.unknowns);
             self.pending.repark.push(report);
@@ -314,18 +312,22 @@ impl Window {
             .map(|(id, _)| id)
             .collect();
         for id in suspects {
-            let (seq, unknowns) = (self.log_item(id).delivery.seq, self.log_item(id).unknowns);
-            match self.log_item(id).lane {
-                Some(lane) => drop(self.lanes.remove(lane, |other| other == id)),
-                None => self.lanes.remove_single(id),
+            if let Some(lane) = self.log_item(id).lane {
+                self.lanes.remove(lane, |other| other == id);
+            } else {
+                self.lanes.remove_single(id);
             }
-            let failure = Some(Failure::new(
-                "unknown",
-                format!("no answer to {unknowns} sends while others passed"),
-            ));
-            let report = Repark { seq, attempts: 0, unknowns, failure, next: next(unknowns) };
-            self.set_aside(id, report, now);
+            self.suspect(id, next(1), now);
         }
+    }
+
+    /// Puts a message from the log aside that is in no lane any more and was left unanswered.
+    pub(crate) fn suspect(&mut self, id: ItemId, next: Next, now: Duration) {
+        let item = self.log_item(id);
+        let detail = format!("no answer to {} sends", item.unknowns);
+        let failure = Some(Failure::new("unknown", detail));
+        let seq = item.delivery.seq;
+        self.set_aside(id, Repark { seq, attempts: 0, unknowns: 1, failure, next }, now);
     }
 
     /// Parked messages behind one that is due again later wait for it there.

@@ -1,7 +1,7 @@
 //! A broker that writes one JSON object a line to standard output.
 //!
 //! "Delivered" means that the operating system took the line: whoever reads the pipe has it. A pipe
-//! that is closed makes the broker unreachable, not the messages wrong. Payloads that are not UTF-8
+//! that closes in the middle leaves it unknown which lines were read: they are sent again. Payloads that are not UTF-8
 //! travel as base64 in `payload_base64`.
 
 use std::{io, sync::Arc, time::Duration};

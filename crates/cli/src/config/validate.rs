@@ -97,23 +97,23 @@ pub(crate) fn reference(
     problems.push(Problem::new("PH-2008", what).at(&section.origin("broker")).help(help));
 }
 
-/// A publish must end before the lease it happens under.
+/// A publish must end well before the lease it happens under: the relay renews at a third of it.
 pub(crate) fn timeout_below_lease(
     section: &Section<'_>,
     publish_timeout: Duration,
     lease: Duration,
     problems: &mut Vec<Problem>,
 ) {
-    if publish_timeout < lease {
+    if publish_timeout <= lease / 2 {
         return;
     }
     let what = format!(
-        "`{}` is {}, not shorter than `relay.lease`, which is {}",
+        "`{}` is {}, more than half of `relay.lease`, which is {}",
         section.key("publish_timeout"),
         publish_timeout.show(),
         lease.show()
     );
-    let help = "a publish must end before the lease it happens under: lengthen the lease, or \
+    let help = "a publish must end well before the lease it happens under: lengthen the lease, or \
                 shorten the timeout";
     let origin = section.origin("publish_timeout");
     problems.push(Problem::new("PH-2009", what).at(&origin).help(help));

@@ -144,19 +144,45 @@ async fn an_unknown_outcome_is_sent_again_with_the_same_id_and_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_breaks_the_connection_does_not_stop_the_others() {
-    let bench = Bench::new(MemoryBroker::unordered());
-    bench.broker.set_rule(|delivery| match &*payload(&delivery.message) {
-        "bad-0" => Script::Hang,
-        _ => Script::Take,
-    });
-    let committed = bench.enqueue(&["bad", "a", "b"], 0..30);
-    let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
-    bench.broker.wait_for(60).await;
-    bench.broker.clear_rule();
-    bench.until_idle().await;
-    relay.shutdown().await;
-    assert!(bench.history(&committed).is_sound(), "{:?}", bench.history(&committed));
-    assert_eq!(bench.dead().await, [] as [&str; 0], "unknown is not refused");
+    for broker in [MemoryBroker::unordered(), MemoryBroker::new()] {
+        let bench = Bench::new(broker);
+        bench.broker.set_rule(|delivery| match &*payload(&delivery.message) {
+            "bad-0" => Script::Hang,
+            _ => Script::Take,
+        });
+        let committed = bench.enqueue(&["bad", "a", "b"], 0..30);
+        let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+        bench.broker.wait_for(60).await;
+        bench.broker.clear_rule();
+        bench.until_idle().await;
+        relay.shutdown().await;
+        assert!(bench.history(&committed).is_sound(), "{:?}", bench.history(&committed));
+        assert_eq!(bench.dead().await, [] as [&str; 0], "unknown is not refused");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_answers_nothing_kills_no_message() {
+    for broker in [MemoryBroker::unordered(), MemoryBroker::new()] {
+        let bench = Bench::new(broker);
+        let committed = bench.enqueue(&["a", "b"], 0..3);
+        bench.broker.set_rule(|_| Script::Hang);
+        let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        bench.broker.clear_rule();
+        bench.until_idle().await;
+        relay.shutdown().await;
+        assert_eq!(bench.dead().await, [] as [&str; 0]);
+        assert!(bench.history(&committed).is_sound(), "{:?}", bench.history(&committed));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_shard_and_an_ordered_broker_keep_the_order_of_the_log() {
+    let bench = Bench::new(MemoryBroker::new());
+    let committed = bench.enqueue(&["a", "b", "c"], 0..700);
+    bench.drain(vec![bench.route("r", 1)]).await;
+    assert_eq!(bench.broker.received(), committed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,7 +32,7 @@ pub struct Migration {
 /// Every change, in order.
 pub const MIGRATIONS: &[Migration] = &[Migration {
     number: 1,
-    name: "outbox",
+    name: "0001_outbox",
     up: include_str!("../migrations/0001_outbox.up.sql"),
     down: include_str!("../migrations/0001_outbox.down.sql"),
 }];

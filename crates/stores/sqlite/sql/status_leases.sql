@@ -1,8 +1,8 @@
--- status_leases: a route's leases and how far each shard has read.
+-- status_leases: a route's leases, their holders unless expired, and how far each shard has read.
 -- Concurrency: reads a snapshot, waits for nobody. Index: primary keys.
 SELECT
     lease.shard,
-    lease.relay,
+    CASE WHEN lease.expires_at > unixepoch('subsec') THEN lease.relay END,
     lease.epoch,
     coalesce(
         (
@@ -13,7 +13,10 @@ SELECT
             LIMIT 1
         ),
         0),
-    max(lease.expires_at - unixepoch('subsec'), 0.0)
+    CASE
+        WHEN lease.expires_at > unixepoch('subsec')
+            THEN lease.expires_at - unixepoch('subsec')
+    END
 FROM posthaste_lease AS lease
 WHERE lease.route = ?1
 ORDER BY lease.shard
