@@ -20,7 +20,8 @@ pub struct RouteSpec {
     pub name: String,
     /// A message belongs to the route if any of these matches its topic.
     pub topics: Vec<TopicPattern>,
-    /// How many leases the route is split into; 1 keeps the order of the whole route.
+    /// How many leases the route is split into; 1 keeps the order of the log where the
+    /// broker keeps the order of a call.
     pub shards: u16,
 }
 

@@ -123,7 +123,7 @@ impl RelayBuilder {
     }
 
     /// Splits the route added last over so many leases: more than one relay can serve it then, and
-    /// order holds per key instead of for the whole route.
+    /// order holds per key only.
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
         if shards == 0 || shards > SHARDS_MAX {
