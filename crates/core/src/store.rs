@@ -157,6 +157,10 @@ pub trait Store: Send + Sync + 'static {
     /// the log. Another number of shards starts a resize: present shards get
     /// [`Grant::until`] and, once all of them have reached it, [`reshard`](Self::reshard) completes it.
     ///
+    /// Changed topics take effect at once: holders of the route are fenced, and messages that were
+    /// kept because no route matched them are parked for this route, due now, where its position has
+    /// passed them; so none is lost. The same topics change nothing.
+    ///
     /// # Errors
     /// When the store cannot be asked.
     async fn register(&self, route: &RouteSpec) -> Result<Layout, StoreError>;

@@ -37,6 +37,10 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
     ),
     (Flaw::BatchEndsEarly, &["fetch::what_was_passed_does_not_come_again"]),
     (Flaw::PatternsLikeSql, &["fetch::topic_patterns_are_taken_literally"]),
+    (
+        Flaw::RegisterLeavesMessagesBehind,
+        &["register::widened_topics_bring_messages_that_waited_for_a_route"],
+    ),
     (Flaw::ShardsByLength, &["fetch::shards_split_everything_exactly_once"]),
     (Flaw::PayloadEndsAtNul, &["append::any_bytes_come_back"]),
     (

@@ -32,6 +32,8 @@ pub(crate) enum Flaw {
     BatchEndsEarly,
     /// Takes `_` and `%` for special.
     PatternsLikeSql,
+    /// Gives a route other topics without a look at what waited for them.
+    RegisterLeavesMessagesBehind,
     /// Splits keys by something else than core does.
     ShardsByLength,
     /// Cuts payloads at the first NUL.
@@ -174,6 +176,23 @@ impl Mutant {
         Ok(())
     }
 
+    /// Forgets what is due, where nobody holds the route.
+    async fn forget_due(&self, route: &str) -> Result<(), StoreError> {
+        let claim = Claim {
+            route: route.to_owned(),
+            shard: Shard::WHOLE,
+            relay: RelayId::fresh(),
+            ttl: Duration::from_secs(60),
+        };
+        let Some(Grant { lease, .. }) = self.inner.acquire(&claim).await? else {
+            return Ok(());
+        };
+        let due = self.inner.due(&lease, u32::MAX, usize::MAX).await?.messages;
+        let delivered = due.iter().map(|parked| parked.seq).collect();
+        self.inner.settle(&lease, &Settlement { delivered, ..Settlement::default() }).await?;
+        self.inner.release(&lease).await
+    }
+
     /// Moves every position as the flaw sees it first, so that whatever is below may go.
     async fn purge_too_much(&self, retention: Retention, rows: u32) -> Result<Purged, StoreError> {
         for route in self.inner.status().await?.routes {
@@ -228,7 +247,11 @@ impl Store for Mutant {
                 *topic = topic.as_str().replace(['_', '%'], "*").parse().expect("a pattern");
             }
         }
-        self.inner.register(&route).await
+        let layout = self.inner.register(&route).await?;
+        if self.has(Flaw::RegisterLeavesMessagesBehind) {
+            self.forget_due(&route.name).await?;
+        }
+        Ok(layout)
     }
 
     async fn reshard(&self, route: &str) -> Result<Layout, StoreError> {

@@ -7,7 +7,7 @@ use posthaste_core::{
     StoreErrorKind,
 };
 
-use crate::{State, route::Route};
+use crate::{State, route::Route, snapshot::Coverage};
 
 /// One shard's lease and progress.
 #[derive(Clone, Default)]
@@ -33,6 +33,12 @@ pub(crate) struct Progress {
     pub(crate) position: Position,
 }
 
+impl Progress {
+    pub(crate) fn coverage(&self) -> Coverage {
+        Coverage::of(&self.position).expect("settle takes no position that cannot be understood")
+    }
+}
+
 /// A relay that said it was there.
 pub(crate) struct Relay {
     pub(crate) beat: RelayBeat,
@@ -53,6 +59,12 @@ impl ShardState {
     pub(crate) fn position(&self) -> Position {
         let last = self.progress.last();
         last.map(|last| last.position.clone()).unwrap_or_default()
+    }
+
+    /// Ends the present term, if any.
+    pub(crate) fn fence(&mut self) {
+        self.holder = None;
+        self.epoch += 1;
     }
 
     /// The holder, if the lease is this very term of this very relay.

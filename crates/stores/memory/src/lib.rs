@@ -126,7 +126,7 @@ impl Store for MemoryStore {
     }
 
     async fn register(&self, route: &RouteSpec) -> Result<Layout, StoreError> {
-        Ok(self.with(|state, _| state.register(route)))
+        Ok(self.with(|state, now| state.register(route, now)))
     }
 
     async fn reshard(&self, route: &str) -> Result<Layout, StoreError> {

@@ -45,9 +45,7 @@ impl ShardState {
     /// What the shard had passed by then.
     fn passed(&self, before: Duration) -> Coverage {
         let entry = self.progress.iter().rev().find(|entry| entry.at <= before);
-        let coverage = entry.map(|entry| Coverage::of(&entry.position));
-        let coverage = coverage.unwrap_or_else(|| Ok(Coverage::default()));
-        coverage.expect("settle takes no position that cannot be understood")
+        entry.map(|entry| entry.coverage()).unwrap_or_default()
     }
 
     /// Forgets entries older than the one that tells what had been passed by then.

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Layout, Position, RouteSpec, TopicPattern};
+use posthaste_core::{
+    Layout, Next, Park, Position, Repark, RouteSpec, Seq, Settlement, TopicPattern, bucket,
+};
 
 use crate::{
     State,
-    lease::ShardState,
+    lease::{Progress, ShardState},
+    log::Row,
     parked::Parking,
-    snapshot::{self, View},
+    snapshot::{self, Coverage, View},
 };
 
 /// A route as the store knows it.
@@ -32,7 +35,7 @@ pub(crate) struct Resize {
 
 impl Route {
     pub(crate) fn takes(&self, topic: &str) -> bool {
-        self.topics.iter().any(|pattern| pattern.matches(topic))
+        matches(&self.topics, topic)
     }
 
     pub(crate) fn layout(&self) -> Layout {
@@ -71,8 +74,52 @@ impl Route {
     }
 }
 
+fn matches(topics: &[TopicPattern], topic: &str) -> bool {
+    topics.iter().any(|pattern| pattern.matches(topic))
+}
+
 impl State {
-    pub(crate) fn register(&mut self, spec: &RouteSpec) -> Layout {
+    /// Where a known route is to have other topics: ends its leases, whose holders may have read on
+    /// by the old ones, and parks what no route took until now and this one has passed.
+    fn change_topics(&mut self, spec: &RouteSpec, now: Duration) {
+        let waiting = match self.routes.get(&spec.name) {
+            Some(route) if route.topics != spec.topics => self.waiting(route, spec, now),
+            _ => return,
+        };
+        if let Some(route) = self.routes.get_mut(&spec.name) {
+            route.shards.iter_mut().for_each(ShardState::fence);
+            let settlement = Settlement { park: waiting, ..Settlement::default() };
+            route.parked.settle(&settlement, now);
+        }
+    }
+
+    fn waiting(&self, route: &Route, spec: &RouteSpec, now: Duration) -> Vec<Park> {
+        let last = |shard: &ShardState| shard.progress.last().map(Progress::coverage);
+        let passed: Vec<Coverage> =
+            route.shards.iter().map(|shard| last(shard).unwrap_or_default()).collect();
+        let is_waiting = |(seq, row): &(Seq, &Row)| {
+            let topic = &row.message.topic;
+            let shard = bucket(row.message.key.as_deref(), *seq) as usize % passed.len();
+            matches(&spec.topics, topic)
+                && !self.routes.values().any(|route| route.takes(topic))
+                && passed[shard].covers(*seq, row.xid)
+        };
+        let park = |(seq, row): (Seq, &Row)| Park {
+            message: row.message.clone(),
+            age: now.saturating_sub(row.created_at),
+            report: Repark {
+                seq,
+                attempts: 0,
+                unknowns: 0,
+                failure: None,
+                next: Next::Retry(Duration::ZERO),
+            },
+        };
+        self.log.visible(0, Seq::MAX).filter(is_waiting).map(park).collect()
+    }
+
+    pub(crate) fn register(&mut self, spec: &RouteSpec, now: Duration) -> Layout {
+        self.change_topics(spec, now);
         let view = self.log.view();
         let seq_last = self.log.seq_last();
         let route = self.routes.entry(spec.name.clone()).or_insert_with(|| Route {

@@ -1,7 +1,5 @@
--- register_route: makes a route known, or updates its topics; returns how it is split.
--- Concurrency: locks the route's row. Index: route_pkey.
+-- register_route: makes a route known; one that is there already stays as it is.
+-- Concurrency: waits for another that registers it at the same time. Index: route_pkey.
 INSERT INTO posthaste.route (name, topics, likes, shards)
 VALUES ($1, $2, $3, $4)
-ON CONFLICT (name) DO UPDATE
-SET topics = excluded.topics, likes = excluded.likes
-RETURNING shards, resizing_to
+ON CONFLICT (name) DO NOTHING

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Layout, Position, RelayBeat, RelayId, RouteSpec, TopicPattern};
+use posthaste_core::{Layout, Position, RelayBeat, RelayId, RouteSpec, Seq, TopicPattern};
 use sqlx::{PgConnection, Row, postgres::PgRow};
 
 use crate::{
@@ -80,20 +80,31 @@ pub(crate) async fn register(
     connection: &mut PgConnection,
     spec: RouteSpec,
 ) -> Result<Layout, Fault> {
-    let topics = spec.topics.iter().map(TopicPattern::as_str);
-    let likes = spec.topics.iter().map(like);
-    let row = query(include_str!("../sql/register_route.sql"))
-        .bind(&spec.name)
-        .bind(topics.collect::<Vec<_>>())
-        .bind(likes.collect::<Vec<_>>())
-        .bind(i32::from(spec.shards))
-        .fetch_one(&mut *connection)
-        .await?;
+    let topics: Vec<&str> = spec.topics.iter().map(TopicPattern::as_str).collect();
+    let likes: Vec<String> = spec.topics.iter().map(like).collect();
+    let lock = || query(include_str!("../sql/register_lock.sql")).bind(spec.name.clone());
+    let row = match lock().fetch_optional(&mut *connection).await? {
+        Some(row) => row,
+        None => {
+            query(include_str!("../sql/register_route.sql"))
+                .bind(&spec.name)
+                .bind(&topics)
+                .bind(&likes)
+                .bind(i32::from(spec.shards))
+                .execute(&mut *connection)
+                .await?;
+            // Another may have been first, and with other topics.
+            lock().fetch_one(&mut *connection).await?
+        }
+    };
     let mut layout = Layout {
         shards: number(row.try_get(0)?),
         resizing_to: row.try_get::<Option<i32>, _>(1)?.map(number),
     };
     insert_leases(connection, &spec.name, layout.shards, 0).await?;
+    if row.try_get::<Vec<String>, _>(2)? != topics {
+        change_topics(connection, &spec.name, &topics, &likes).await?;
+    }
     let wanted = (spec.shards != layout.shards).then_some(spec.shards);
     if wanted != layout.resizing_to {
         let head = head(connection).await?;
@@ -102,6 +113,45 @@ pub(crate) async fn register(
         layout.resizing_to = wanted;
     }
     Ok(layout)
+}
+
+/// Gives a route other topics. Its leases end: their holders may have read on by the old ones. What
+/// no route took until now and this one has passed is parked for it.
+async fn change_topics(
+    connection: &mut PgConnection,
+    name: &str,
+    topics: &[&str],
+    likes: &[String],
+) -> Result<(), Fault> {
+    let present = positions(connection, Some(name)).await?;
+    query(include_str!("../sql/fence_leases.sql")).bind(name).execute(&mut *connection).await?;
+    let steps = present.iter().flat_map(|shard| {
+        let steps = shard.position.steps().iter();
+        steps.map(|step| (shard.shard, (step.seq, &*step.snapshot)))
+    });
+    let (shards, (seqs, snapshots)): (Vec<i32>, (Vec<Seq>, Vec<&str>)) = steps.unzip();
+    let parked = query(include_str!("../sql/park_waiting.sql"))
+        .bind(name)
+        .bind(likes)
+        .bind(shards)
+        .bind(seqs)
+        .bind(snapshots)
+        .bind(i32::try_from(present.len()).unwrap_or(i32::MAX))
+        .execute(&mut *connection)
+        .await?;
+    if parked.rows_affected() > 0 {
+        query(include_str!("../sql/promote_waiting.sql"))
+            .bind(name)
+            .execute(&mut *connection)
+            .await?;
+    }
+    query(include_str!("../sql/register_topics.sql"))
+        .bind(name)
+        .bind(topics)
+        .bind(likes)
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 /// A topic pattern as LIKE writes it.

@@ -20,8 +20,11 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::Fault;
 
 /// Starts a call's transaction. On a big table the estimates for late rows are high enough to have
-/// the server compile each fetch to machine code, which takes longer than running it.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off";
+/// the server compile each fetch to machine code, which takes longer than running it. A relay that
+/// is frozen, or gone from the network, between a statement and its commit would keep its locks, and
+/// with them its shards, for as long as its connection stays: hence the timeout.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off; \
+    SET LOCAL idle_in_transaction_session_timeout = '5s'";
 
 /// What a call does with its connection.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'c>>;

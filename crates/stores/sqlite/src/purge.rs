@@ -100,7 +100,7 @@ pub(crate) async fn purge(
 }
 
 /// The patterns of all routes.
-async fn topics(conn: &mut SqliteConnection) -> Result<Vec<TopicPattern>, Fault> {
+pub(crate) async fn topics(conn: &mut SqliteConnection) -> Result<Vec<TopicPattern>, Fault> {
     let routes: Vec<String> =
         sqlx::query_scalar(include_str!("../sql/purge_routes.sql")).fetch_all(conn).await?;
     let mut topics = Vec::new();

@@ -1,10 +1,20 @@
 //! Routes, and how they are split: a resize stops every shard at a common position first.
 
-use posthaste_core::{Layout, Lease, Position, RelayId, RouteSpec, SHARDS_MAX, Seq, Shard};
-use sqlx::SqliteConnection;
+use std::collections::BTreeSet;
+
+use posthaste_core::{
+    Layout, Lease, Position, RelayId, RouteSpec, SHARDS_MAX, Seq, Shard, TopicPattern, bucket,
+};
+use serde_json::json;
+use sqlx::{Row, SqliteConnection};
 use uuid::Uuid;
 
-use crate::{error::Fault, fetch::unknown_route, lease::parse_position, row, settle};
+use crate::{
+    error::Fault, fetch::unknown_route, lease::parse_position, parked, purge, row, settle,
+};
+
+/// Rows parked by one statement when topics change.
+const SCAN_ROWS: u32 = 1_000;
 
 /// A route as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +71,13 @@ pub(crate) async fn register(
         return create(conn, spec).await;
     };
     let mut wanted = stored.asks_for(spec);
+    if wanted.topics != stored.topics {
+        sqlx::query(include_str!("../sql/fence_leases.sql"))
+            .bind(&spec.name)
+            .execute(&mut *conn)
+            .await?;
+        park_waiting(conn, spec).await?;
+    }
     if wanted.resizing_to.is_some() && wanted.barrier.is_none() {
         wanted.barrier = Some(barrier(conn, &spec.name).await?.to_string());
     }
@@ -75,10 +92,7 @@ pub(crate) async fn reshard(conn: &mut SqliteConnection, route: &str) -> Result<
         return Ok(stored.layout());
     };
     let barrier = parse_position(barrier)?;
-    let present: Vec<(i64, Seq)> = sqlx::query_as(include_str!("../sql/read_shards.sql"))
-        .bind(route)
-        .fetch_all(&mut *conn)
-        .await?;
+    let present = read_shards(conn, route).await?;
     if present.iter().any(|(_, seq)| *seq != barrier.seq()) {
         return Ok(stored.layout());
     }
@@ -87,6 +101,79 @@ pub(crate) async fn reshard(conn: &mut SqliteConnection, route: &str) -> Result<
     let resized = Stored { shards, resizing_to: None, barrier: None, ..stored };
     write(conn, route, &resized).await?;
     Ok(resized.layout())
+}
+
+/// Each shard's epoch and how far it has read.
+async fn read_shards(conn: &mut SqliteConnection, route: &str) -> Result<Vec<(i64, Seq)>, Fault> {
+    Ok(sqlx::query_as(include_str!("../sql/read_shards.sql")).bind(route).fetch_all(conn).await?)
+}
+
+/// Parks what no route took until now, what the route is to take from now on, and what it has
+/// passed. Before the new topics are written.
+async fn park_waiting(conn: &mut SqliteConnection, spec: &RouteSpec) -> Result<(), Fault> {
+    let passed: Vec<Seq> =
+        read_shards(conn, &spec.name).await?.into_iter().map(|(_, seq)| seq).collect();
+    let Some(end) = passed.iter().copied().max() else {
+        return Ok(());
+    };
+    let topics = waiting_topics(conn, spec, end).await?;
+    let now: f64 =
+        sqlx::query_scalar(include_str!("../sql/read_now.sql")).fetch_one(&mut *conn).await?;
+    let mut after = 0;
+    loop {
+        let rows = sqlx::query(include_str!("../sql/waiting_scan.sql"))
+            .bind(after)
+            .bind(end)
+            .bind(&topics)
+            .bind(SCAN_ROWS)
+            .fetch_all(&mut *conn)
+            .await?;
+        let Some(last) = rows.last() else {
+            return Ok(());
+        };
+        after = last.try_get("seq")?;
+        let mut waiting = Vec::new();
+        let mut keys = BTreeSet::new();
+        for row in &rows {
+            let seq: Seq = row.try_get("seq")?;
+            let key = row::text(row, "key")?;
+            let bucket = bucket(key.as_deref(), seq);
+            if seq <= passed[bucket as usize % passed.len()] {
+                waiting.push(json!([seq, bucket, row::text(row, "topic")?, key]));
+                keys.extend(key);
+            }
+        }
+        sqlx::query(include_str!("../sql/park_waiting.sql"))
+            .bind(&spec.name)
+            .bind(row::json_array(waiting))
+            .bind(now)
+            .execute(&mut *conn)
+            .await?;
+        let keys: Vec<String> = keys.into_iter().collect();
+        parked::order_keys(conn, &spec.name, &keys, now).await?;
+    }
+}
+
+/// The topics in the log, up to a seq, that the route is to take and no route took until now: a JSON
+/// array of them in hex, since not every text in a database is one.
+async fn waiting_topics(
+    conn: &mut SqliteConnection,
+    spec: &RouteSpec,
+    end: Seq,
+) -> Result<String, Fault> {
+    let taken = purge::topics(conn).await?;
+    let matches =
+        |topics: &[TopicPattern], topic: &str| topics.iter().any(|pattern| pattern.matches(topic));
+    let rows =
+        sqlx::query(include_str!("../sql/waiting_topics.sql")).bind(end).fetch_all(conn).await?;
+    let mut waiting: Vec<String> = Vec::new();
+    for row in &rows {
+        let topic = row::text(row, "topic")?.unwrap_or_default();
+        if matches(&spec.topics, &topic) && !matches(&taken, &topic) {
+            waiting.push(row.try_get("hex")?);
+        }
+    }
+    Ok(row::json_array(waiting))
 }
 
 async fn create(conn: &mut SqliteConnection, spec: &RouteSpec) -> Result<Layout, Fault> {

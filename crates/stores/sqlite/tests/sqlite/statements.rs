@@ -45,6 +45,8 @@ async fn statements_use_their_indexes() {
     for (statement, index) in [
         (include_str!("../../sql/fetch_scan.sql"), "INTEGER PRIMARY KEY"),
         (include_str!("../../sql/fetch_messages.sql"), "INTEGER PRIMARY KEY"),
+        (include_str!("../../sql/waiting_scan.sql"), "INTEGER PRIMARY KEY"),
+        (include_str!("../../sql/park_waiting.sql"), "INTEGER PRIMARY KEY"),
         (include_str!("../../sql/hold_followers.sql"), "posthaste_parked_head"),
         (include_str!("../../sql/promote_heads.sql"), "posthaste_parked_key"),
         (include_str!("../../sql/settle_unblocked.sql"), "posthaste_parked_key"),
