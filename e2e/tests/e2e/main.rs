@@ -1,0 +1,14 @@
+//! The program as a black box against real servers; see the crate's documentation for how.
+//!
+//! One executable, so that all of them share one PostgreSQL; those that stop, fill or replace a
+//! server have one of their own.
+
+mod bulk;
+mod crash;
+mod pooler;
+mod refusals;
+mod restart;
+mod restore;
+mod roles;
+mod routes;
+mod takeover;
