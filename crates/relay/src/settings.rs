@@ -65,7 +65,7 @@ impl Default for Settings {
             name: "relay".to_owned(),
             poll: Duration::from_millis(750),
             lease: Duration::from_secs(30),
-            batch: 2000,
+            batch: 4000,
             window_messages_max: 8192,
             window_bytes_max: 16 * 1024 * 1024,
             drain: Duration::from_secs(20),

@@ -51,7 +51,7 @@ SELECT
     NULL::int AS payload_bytes,
     NULL::text AS headers,
     NULL::text AS content_type,
-    date_part('epoch', clock_timestamp()) AS time,
+    clock_timestamp() AS time,
     pg_current_snapshot()::text AS snapshot,
     (SELECT '%' = ANY (likes) FROM posthaste.route WHERE name = $6) AS takes_all,
     NULL::int8[] AS scanned
@@ -61,7 +61,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) <= $5 THEN payload END,
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
-        date_part('epoch', created_at),
+        created_at,
         NULL, NULL, NULL
     FROM posthaste.outbox
     WHERE seq = ANY (ARRAY(SELECT seq FROM late))
@@ -73,7 +73,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) <= $5 THEN payload END,
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
-        date_part('epoch', created_at),
+        created_at,
         NULL, NULL, NULL
     FROM posthaste.outbox
     WHERE seq > $3

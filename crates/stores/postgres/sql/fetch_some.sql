@@ -60,7 +60,7 @@ SELECT
     NULL::int AS payload_bytes,
     NULL::text AS headers,
     NULL::text AS content_type,
-    date_part('epoch', clock_timestamp()) AS time,
+    clock_timestamp() AS time,
     pg_current_snapshot()::text AS snapshot,
     (SELECT '%' = ANY (likes) FROM wanted) AS takes_all,
     (
@@ -83,7 +83,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) <= $5 THEN payload END,
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
-        date_part('epoch', created_at),
+        created_at,
         NULL, NULL, NULL
     FROM posthaste.outbox
     WHERE seq = ANY (ARRAY(SELECT seq FROM late))
@@ -100,7 +100,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) <= $5 THEN payload END,
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
-        date_part('epoch', created_at),
+        created_at,
         NULL, NULL, NULL
     FROM (
         SELECT xid, seq, id, topic, key, type, payload, headers, content_type, created_at

@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -120,8 +121,9 @@ struct Page {
 /// The row that speaks of the fetch as a whole.
 struct Header {
     snapshot: Snapshot,
-    /// Seconds since 1970 by the database's clock.
-    now: f64,
+    /// The database's clock, in microseconds: a timestamp as PostgreSQL sends it, because taking its
+    /// epoch apart on the server costs a twentieth of a fetch.
+    now: i64,
     takes_all: bool,
     /// How many rows were looked at and the last of them, where some may have been left out.
     scanned: Option<Vec<Option<i64>>>,
@@ -132,7 +134,7 @@ impl Header {
         let takes_all: Option<bool> = row.try_get(MORE + 1)?;
         Ok(Self {
             snapshot: row.try_get::<&str, _>(MORE)?.into(),
-            now: row.try_get(TIME)?,
+            now: row.try_get_unchecked(TIME)?,
             takes_all: takes_all.ok_or_else(|| Fault::unknown_route(&fetch.route))?,
             scanned: row.try_get(MORE + 2)?,
         })
@@ -145,8 +147,8 @@ struct Line {
     message: Message,
     /// Size of a payload that was left out.
     left_out: Option<i32>,
-    /// When it was enqueued, in seconds since 1970.
-    time: f64,
+    /// When it was enqueued, as [`Header::now`].
+    time: i64,
 }
 
 impl Line {
@@ -203,7 +205,8 @@ impl Page {
             if line.left_out.is_some() {
                 large.push(line.seq);
             }
-            let age = row::duration(self.header.now - line.time);
+            let age = self.header.now.saturating_sub(line.time);
+            let age = Duration::from_micros(u64::try_from(age).unwrap_or(0));
             messages.push(Fetched { seq: line.seq, message: line.message, age });
         }
         (Batch { messages, end, snapshot: snapshot(fetch, &self.header.snapshot), more }, large)

@@ -19,7 +19,7 @@ use crate::error::Fault;
 pub(crate) const SEQ: usize = 0;
 /// NULL unless a fetch left the payload out.
 pub(crate) const PAYLOAD_BYTES: usize = 6;
-/// Seconds; of what, the statement says.
+/// A time; of what, the statement says.
 pub(crate) const TIME: usize = 9;
 /// The first column after those of the message.
 pub(crate) const MORE: usize = 10;
