@@ -48,7 +48,7 @@ pub use relay::{BuildError, Relay, RelayBuilder, RunError, Running};
 /// PostgreSQL.
 #[cfg(feature = "postgres")]
 pub mod postgres {
-    pub use posthaste_store_postgres::{PostgresStore, migrate};
+    pub use posthaste_store_postgres::{PostgresStore, enqueue_unnamed, migrate};
 
     /// An outbox on PostgreSQL.
     pub type Outbox = crate::Outbox<sqlx::Postgres>;

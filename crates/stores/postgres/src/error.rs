@@ -111,6 +111,8 @@ fn database_error(
              connect to the primary"
                 .to_owned(),
         ),
+        // Ours, see the transaction's start: this relay stood still in the middle of a call.
+        "25P03" => (Kind::Unavailable, "the server ended a call that stood still".to_owned()),
         "42P01" | "3F000" => {
             (Kind::SchemaMissing, "the tables are not there; run `posthaste migrate`".to_owned())
         }

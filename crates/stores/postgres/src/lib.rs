@@ -47,7 +47,7 @@ use sqlx::{
 };
 
 pub use crate::{
-    enqueue::enqueue,
+    enqueue::{enqueue, enqueue_unnamed},
     migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations},
 };
 
@@ -159,7 +159,9 @@ impl Store for PostgresStore {
     async fn append(&self, messages: &[Message]) -> Result<(), StoreError> {
         let messages = messages.to_vec();
         self.call("append", move |connection| {
-            Box::pin(async move { enqueue::insert(connection, &messages).await })
+            Box::pin(async move {
+                enqueue::insert(connection, &messages, enqueue::Statements::Unnamed).await
+            })
         })
         .await
     }
