@@ -19,17 +19,19 @@ impl Event for OrderPlaced {
 }
 
 async fn postgres() -> PgPool {
-    let url = posthaste_fixtures::fresh_database(posthaste_fixtures::postgres()).await.unwrap();
-    let pool = PgPool::connect(&url).await.unwrap();
-    posthaste::migrate(&pool).await.unwrap();
+    let url = posthaste_fixtures::fresh_database(posthaste_fixtures::postgres())
+        .await
+        .expect("a database for the test");
+    let pool = PgPool::connect(&url).await.expect("a database for the test");
+    posthaste::migrate(&pool).await.expect("a database for the test");
     pool
 }
 
 async fn sqlite() -> (tempfile::TempDir, SqlitePool) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a database for the test");
     let url = format!("sqlite:{}", folder.path().join("outbox.db").display());
-    let pool = posthaste::sqlite::connect(&url).await.unwrap();
-    posthaste::migrate(&pool).await.unwrap();
+    let pool = posthaste::sqlite::connect(&url).await.expect("a database for the test");
+    posthaste::migrate(&pool).await.expect("a database for the test");
     (folder, pool)
 }
 

@@ -37,7 +37,7 @@ impl Running {
     /// Ends it as a crash would.
     pub(crate) async fn kill(self) {
         self.task.abort();
-        assert!(self.task.await.unwrap_err().is_cancelled());
+        assert!(self.task.await.expect_err("it was aborted").is_cancelled());
     }
 }
 
@@ -68,7 +68,11 @@ impl Bench {
     }
 
     pub(crate) fn route(&self, name: &str, shards: u16) -> Route {
-        let spec = RouteSpec { name: name.to_owned(), topics: vec!["*".parse().unwrap()], shards };
+        let spec = RouteSpec {
+            name: name.to_owned(),
+            topics: vec!["*".parse().expect("a pattern")],
+            shards,
+        };
         let mut route = Route::new(spec, Arc::new(self.broker.clone()));
         route.retry = policy(3);
         route
@@ -86,14 +90,17 @@ impl Bench {
     }
 
     pub(crate) async fn drain(&self, routes: Vec<Route>) {
-        self.relay(routes, Settings::default()).run_once(CancellationToken::new()).await.unwrap();
+        self.relay(routes, Settings::default())
+            .run_once(CancellationToken::new())
+            .await
+            .expect("the memory store never fails");
     }
 
     /// Waits, in virtual time, until the status is as wanted.
     pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Status) -> bool) {
         let start = self.clock.elapsed();
         loop {
-            let status = self.store.status().await.unwrap();
+            let status = self.store.status().await.expect("the memory store never fails");
             if is_so(&status) {
                 return;
             }
@@ -127,7 +134,11 @@ impl Bench {
     }
 
     pub(crate) async fn dead(&self) -> Vec<String> {
-        let dead = self.store.dead(&ParkedFilter::default(), 1000).await.unwrap();
+        let dead = self
+            .store
+            .dead(&ParkedFilter::default(), 1000)
+            .await
+            .expect("the memory store never fails");
         dead.iter().map(|view| payload(&view.message)).collect()
     }
 }
