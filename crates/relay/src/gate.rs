@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use posthaste_core::{Backoff, Failure};
 
-/// Delays between probes of a broker that is down.
+/// Delays between probes of a broker that is down. A probe is one message, so asking every second is
+/// no burden, and waiting longer would prolong every outage.
 const PROBE_BACKOFF: Backoff =
-    Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(5) };
+    Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(1) };
 
 /// Refusals in a row, without one acknowledgement, after which it is the broker that refuses, not
 /// the messages that are wrong.
