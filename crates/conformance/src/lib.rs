@@ -4,19 +4,13 @@
 //! A store's whole test file (`[[test]] name = "conformance", harness = false`):
 //!
 //! ```no_run
-//! # use std::{process::ExitCode, sync::Arc};
-//! # use posthaste_conformance::store::{self, StoreFixture, TestBed};
-//! struct Fixture;
+//! use std::process::ExitCode;
 //!
-//! #[async_trait::async_trait]
-//! impl StoreFixture for Fixture {
-//!     async fn fresh(&self) -> Arc<dyn TestBed> {
-//!         unimplemented!("a fresh, migrated database with nothing in it")
-//!     }
-//! }
+//! use posthaste_conformance::store::{self, MemoryFixture};
 //!
 //! fn main() -> ExitCode {
-//!     store::run("mine", Fixture)
+//!     // A `StoreFixture`: gives each case a fresh, migrated database with nothing in it.
+//!     store::run("memory", MemoryFixture)
 //! }
 //! ```
 //!
