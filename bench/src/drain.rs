@@ -7,7 +7,9 @@ use std::{
 
 use anyhow::Result;
 use async_trait::async_trait;
-use posthaste_core::{Broker, BrokerCapabilities, BrokerError, Delivery, Outcome, RouteSpec};
+use posthaste_core::{
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Outcome, RouteSpec,
+};
 use posthaste_relay::{Relay, Route, Settings};
 use posthaste_store_postgres::PostgresStore;
 use sqlx::{Connection, Executor, PgConnection};
@@ -47,7 +49,7 @@ impl CountingBroker {
 #[async_trait]
 impl Broker for CountingBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities { orders_within_call: true, call_messages_max: usize::MAX }
+        BrokerCapabilities { call_order: CallOrder::Total, call_messages_max: usize::MAX }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], _deadline: Duration) -> Vec<Outcome> {

@@ -10,7 +10,7 @@ use anyhow::Result;
 use async_trait::async_trait;
 use posthaste::{Message, postgres::Outbox};
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, Delivery, MessageId, Outcome, RouteSpec,
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, MessageId, Outcome, RouteSpec,
 };
 use posthaste_relay::{Relay, Route, Settings};
 use posthaste_store_postgres::PostgresStore;
@@ -30,7 +30,7 @@ struct TimingBroker {
 #[async_trait]
 impl Broker for TimingBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities { orders_within_call: true, call_messages_max: usize::MAX }
+        BrokerCapabilities { call_order: CallOrder::Total, call_messages_max: usize::MAX }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], _deadline: Duration) -> Vec<Outcome> {

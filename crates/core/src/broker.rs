@@ -1,10 +1,13 @@
 //! The ports to brokers: publishing and subscribing.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use async_trait::async_trait;
 
-use crate::{BrokerError, Failure, Message, Seq};
+use crate::{BrokerError, Failure, Message, Seq, TopicPattern};
 
 /// A message on its way to a broker.
 #[derive(Clone, Debug)]
@@ -13,6 +16,8 @@ pub struct Delivery {
     pub seq: Seq,
     /// The message.
     pub message: Message,
+    /// When it was enqueued, by the database's clock.
+    pub enqueued_at: SystemTime,
     /// 1 for the first try this relay makes, counting up: more than 1 may be a duplicate.
     pub attempt: u32,
     /// Times a person sent it again; such a message carries an old seq.
@@ -33,12 +38,24 @@ pub enum Outcome {
     Unknown(Failure),
 }
 
+/// Which messages one call may hold together, because the adapter keeps their order: none is
+/// delivered before, or in spite of the failure of, one that it must follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallOrder {
+    /// One message of a key; calls overlap.
+    OnePerKey,
+    /// Any number of a key, kept in order; calls overlap.
+    PerKey,
+    /// Anything, all of it kept in order; one call at a time, so that a shard's messages arrive in
+    /// the order of the log.
+    Total,
+}
+
 /// What an adapter can promise beyond the port's minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokerCapabilities {
-    /// Several messages of one key may be given in one call: the broker keeps their order, and none
-    /// is delivered after one before it (of that key, in that call) failed.
-    pub orders_within_call: bool,
+    /// What a call may hold.
+    pub call_order: CallOrder,
     /// Most messages worth giving in one call.
     pub call_messages_max: usize,
 }
@@ -55,8 +72,8 @@ pub trait Broker: Send + Sync + 'static {
     /// - Never more or fewer outcomes than messages; one bad message among good ones fails alone.
     /// - Returns within `deadline`: what has no answer by then is [`Outcome::Unknown`], and the
     ///   connection it was sent on is not used again.
-    /// - Calls may overlap. The relay never has one key in two calls at once, and gives a key twice
-    ///   in one call only where [`BrokerCapabilities::orders_within_call`] says it may.
+    /// - The relay never has one key in two calls at once, and puts together in a call what
+    ///   [`BrokerCapabilities::call_order`] allows.
     /// - Once a message of a key is not `Acked`, later ones of that key in the call are best reported
     ///   [`Outcome::Unreachable`]: the relay holds them back whatever is said, unless `Acked`.
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome>;
@@ -71,11 +88,49 @@ pub trait Broker: Send + Sync + 'static {
     async fn close(&self);
 }
 
+/// Where a message that arrived comes from, as far as its wire form says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// Which outbox.
+    pub source: Option<String>,
+    /// Its place in the log of that outbox.
+    pub seq: Option<Seq>,
+    /// When it was enqueued.
+    pub enqueued_at: Option<SystemTime>,
+    /// Times a person sent it again.
+    pub redriven: u32,
+}
+
+/// What a subscriber wants to receive.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    /// The consumer's name: subscribers of one name share the messages, and one that comes back
+    /// goes on where the last stopped acknowledging. `None` is a passing listener, which gets its
+    /// own copy of everything and leaves nothing behind.
+    pub name: Option<String>,
+    /// Topics it wants, as the outbox names them.
+    pub topics: Vec<TopicPattern>,
+    /// Where a name that the broker does not know yet, or a listener, starts.
+    pub start: Start,
+}
+
+/// Where a new subscription starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With everything that the broker still has. Brokers that keep nothing for consumers they do
+    /// not know (RabbitMQ, MQTT, webhooks) start with what is new.
+    Beginning,
+    /// With what arrives from now on.
+    New,
+}
+
 /// A message that arrived at a consumer.
 #[derive(Clone, Debug)]
 pub struct Incoming {
     /// The message, its id that of the outbox.
     pub message: Message,
+    /// What the wire said about where it comes from.
+    pub provenance: Provenance,
     /// The broker's handle for acknowledging, opaque outside the adapter.
     pub receipt: u64,
 }

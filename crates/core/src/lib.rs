@@ -31,7 +31,10 @@ mod route;
 mod status;
 mod store;
 
-pub use broker::{Broker, BrokerCapabilities, Delivery, Incoming, Outcome, Subscriber};
+pub use broker::{
+    Broker, BrokerCapabilities, CallOrder, Delivery, Incoming, Outcome, Provenance, Start,
+    Subscriber, Subscription,
+};
 pub use clock::Clock;
 pub use error::{BrokerError, Failure, Invalid, StoreError, StoreErrorKind};
 pub use lease::{Claim, Grant, Lease, RelayBeat, RelayId};

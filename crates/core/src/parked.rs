@@ -1,6 +1,6 @@
 //! Messages put aside: waiting for another attempt, or given up.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::{Failure, Message, MessageId, Seq};
 
@@ -77,7 +77,9 @@ pub struct Parked {
     pub unknowns: u32,
     /// Times a person sent it again.
     pub redriven: u32,
-    /// How old the message is, by the database's clock.
+    /// When it was enqueued, by the database's clock.
+    pub enqueued_at: SystemTime,
+    /// Time since then, by the same clock.
     pub age: Duration,
 }
 

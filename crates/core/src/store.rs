@@ -1,6 +1,6 @@
 //! The port to a database that holds an outbox.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
@@ -40,7 +40,9 @@ pub struct Fetched {
     pub seq: Seq,
     /// The message.
     pub message: Message,
-    /// Time since it was enqueued, by the database's clock.
+    /// When it was enqueued, by the database's clock.
+    pub enqueued_at: SystemTime,
+    /// Time since then, by the same clock.
     pub age: Duration,
 }
 

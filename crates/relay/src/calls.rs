@@ -6,7 +6,7 @@ use futures::{
     FutureExt,
     future::{Either, ready, select},
 };
-use posthaste_core::{Delivery, Failure, Fetch, Fetched, Next, Outcome};
+use posthaste_core::{CallOrder, Delivery, Failure, Fetch, Fetched, Next, Outcome};
 
 use crate::{
     Route, Settings,
@@ -99,7 +99,7 @@ impl Server {
             let items = if self.gate.is_probing() {
                 self.take_probe(now).into_iter().collect()
             } else {
-                self.window.lanes.take(allowance, capabilities.orders_within_call)
+                self.window.lanes.take(allowance, capabilities.call_order != CallOrder::OnePerKey)
             };
             if items.is_empty() {
                 return;

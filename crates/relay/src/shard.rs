@@ -9,8 +9,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use posthaste_core::{
-    Backoff, Batch, Clock, Due, Failure, Grant, Lease, Outcome, Position, Settled, Settlement,
-    Store, StoreError, StoreErrorKind,
+    Backoff, Batch, CallOrder, Clock, Due, Failure, Grant, Lease, Outcome, Position, Settled,
+    Settlement, Store, StoreError, StoreErrorKind,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -144,7 +144,7 @@ impl Server {
             window: Window::new(
                 grant.position.clone(),
                 grant.blocked,
-                Lanes::new(route.broker.capabilities().orders_within_call),
+                Lanes::new(route.broker.capabilities().call_order == CallOrder::Total),
             ),
             cursor: grant.position,
             until: grant.until,

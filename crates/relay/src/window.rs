@@ -111,8 +111,13 @@ impl Window {
     pub(crate) fn add_batch(&mut self, batch: Batch, now: Duration) {
         for fetched in batch.messages {
             let id = self.log_first + self.log.len() as u64;
-            let delivery =
-                Delivery { seq: fetched.seq, message: fetched.message, attempt: 1, redriven: 0 };
+            let delivery = Delivery {
+                seq: fetched.seq,
+                message: fetched.message,
+                enqueued_at: fetched.enqueued_at,
+                attempt: 1,
+                redriven: 0,
+            };
             self.bytes += delivery.message.weight();
             let lane = self.lanes.of(delivery.message.key.as_deref());
             self.log.push_back(Item {
@@ -150,6 +155,7 @@ impl Window {
             let delivery = Delivery {
                 seq: parked.seq,
                 message: parked.message,
+                enqueued_at: parked.enqueued_at,
                 attempt: parked.attempts + parked.unknowns + 1,
                 redriven: parked.redriven,
             };

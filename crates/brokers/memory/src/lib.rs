@@ -11,8 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, Delivery, Failure, Incoming, Message, Outcome,
-    Subscriber,
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Incoming, Message,
+    Outcome, Provenance, Subscriber,
 };
 use tokio::sync::Notify;
 
@@ -35,7 +35,7 @@ type Rule = Box<dyn Fn(&Delivery) -> Script + Send + Sync>;
 #[derive(Clone)]
 pub struct MemoryBroker {
     shared: Arc<Shared>,
-    orders_within_call: bool,
+    call_order: CallOrder,
 }
 
 struct Shared {
@@ -70,14 +70,14 @@ impl MemoryBroker {
     pub fn new() -> Self {
         Self {
             shared: Arc::new(Shared { state: Mutex::default(), arrived: Notify::new() }),
-            orders_within_call: true,
+            call_order: CallOrder::Total,
         }
     }
 
     /// A broker that promises no order within a call, as most real ones.
     #[must_use]
     pub fn unordered() -> Self {
-        Self { orders_within_call: false, ..Self::new() }
+        Self { call_order: CallOrder::OnePerKey, ..Self::new() }
     }
 
     /// Makes the broker unreachable, or reachable again.
@@ -185,7 +185,7 @@ fn unreachable(detail: &str) -> Outcome {
 #[async_trait]
 impl Broker for MemoryBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities { orders_within_call: self.orders_within_call, call_messages_max: 256 }
+        BrokerCapabilities { call_order: self.call_order, call_messages_max: 256 }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
@@ -233,7 +233,7 @@ impl MemorySubscriber {
         subscription.open.insert(receipt);
         subscription.again.insert(receipt);
         let index = usize::try_from(receipt).expect("an index of a vector");
-        Some(Incoming { message: log[index].clone(), receipt })
+        Some(Incoming { message: log[index].clone(), provenance: Provenance::default(), receipt })
     }
 }
 
@@ -267,7 +267,13 @@ mod tests {
 
     fn delivery(key: &str, payload: &'static str) -> Arc<Delivery> {
         let message = Message::from_bytes("t", Some(key), payload);
-        Arc::new(Delivery { seq: 1, message, attempt: 1, redriven: 0 })
+        Arc::new(Delivery {
+            seq: 1,
+            message,
+            enqueued_at: std::time::UNIX_EPOCH,
+            attempt: 1,
+            redriven: 0,
+        })
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use posthaste_core::{Broker, BrokerCapabilities, BrokerError, Delivery, Outcome};
+use posthaste_core::{Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Outcome};
 
 /// Acknowledges everything at once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +21,7 @@ impl NullBroker {
 #[async_trait]
 impl Broker for NullBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities { orders_within_call: true, call_messages_max: usize::MAX }
+        BrokerCapabilities { call_order: CallOrder::Total, call_messages_max: usize::MAX }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], _deadline: Duration) -> Vec<Outcome> {

@@ -8,7 +8,9 @@ use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use posthaste_core::{Broker, BrokerCapabilities, BrokerError, Delivery, Failure, Outcome};
+use posthaste_core::{
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Outcome,
+};
 use serde::Serialize;
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
@@ -93,7 +95,7 @@ fn line(delivery: &Delivery) -> Vec<u8> {
 #[async_trait]
 impl Broker for StdoutBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        BrokerCapabilities { orders_within_call: true, call_messages_max: CALL_MESSAGES_MAX }
+        BrokerCapabilities { call_order: CallOrder::Total, call_messages_max: CALL_MESSAGES_MAX }
     }
 
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
@@ -124,7 +126,13 @@ mod tests {
     use super::*;
 
     fn delivery(message: Message) -> Arc<Delivery> {
-        Arc::new(Delivery { seq: 7, message, attempt: 1, redriven: 0 })
+        Arc::new(Delivery {
+            seq: 7,
+            message,
+            enqueued_at: std::time::UNIX_EPOCH,
+            attempt: 1,
+            redriven: 0,
+        })
     }
 
     #[tokio::test]

@@ -397,6 +397,7 @@ impl Store for Mutant {
                 attempts: 0,
                 unknowns: 0,
                 redriven: 0,
+                enqueued_at: std::time::UNIX_EPOCH,
                 age: Duration::ZERO,
             }));
         });

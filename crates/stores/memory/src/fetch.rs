@@ -6,6 +6,7 @@ use posthaste_core::{Batch, Fetch, Fetched, StoreError, bucket};
 
 use crate::{
     State,
+    parked::instant,
     snapshot::{self, Coverage},
 };
 
@@ -34,6 +35,7 @@ impl State {
                 batch.messages.push(Fetched {
                     seq,
                     message: row.message.clone(),
+                    enqueued_at: instant(row.created_at, Duration::ZERO),
                     age: now.saturating_sub(row.created_at),
                 });
             }

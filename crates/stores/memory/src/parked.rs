@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use posthaste_core::{
@@ -313,6 +313,7 @@ fn parked(seq: Seq, row: &Row, now: Duration) -> Parked {
         attempts: row.attempts,
         unknowns: row.unknowns,
         redriven: row.redriven,
+        enqueued_at: instant(row.parked_at, row.age),
         age: row.age(now),
     }
 }
@@ -337,9 +338,12 @@ fn view(route: &str, seq: Seq, row: &Row, now: Duration) -> ParkedView {
     }
 }
 
-/// A time of the store's clock, less some, as a date: the clock starts with the year 2000.
-fn date(at: Duration, less: Duration) -> String {
+/// A time of the store's clock, less some: the clock starts with the year 2000.
+pub(crate) fn instant(at: Duration, less: Duration) -> SystemTime {
     const START: Duration = Duration::from_secs(946_684_800);
-    let since_epoch = (START + at).saturating_sub(less);
-    humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch).to_string()
+    UNIX_EPOCH + (START + at).saturating_sub(less)
+}
+
+fn date(at: Duration, less: Duration) -> String {
+    humantime::format_rfc3339_millis(instant(at, less)).to_string()
 }

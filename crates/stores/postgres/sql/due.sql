@@ -66,7 +66,8 @@ SELECT
     date_part('epoch', clock_timestamp() - p.created_at),
     p.attempts,
     p.unknowns,
-    p.redriven
+    p.redriven,
+    p.created_at
 FROM queued
 JOIN posthaste.parked AS p ON p.route = $1 AND p.seq = queued.seq
 WHERE queued.place <= $4

@@ -207,7 +207,8 @@ impl Page {
             }
             let age = self.header.now.saturating_sub(line.time);
             let age = Duration::from_micros(u64::try_from(age).unwrap_or(0));
-            messages.push(Fetched { seq: line.seq, message: line.message, age });
+            let enqueued_at = row::instant(line.time);
+            messages.push(Fetched { seq: line.seq, message: line.message, enqueued_at, age });
         }
         (Batch { messages, end, snapshot: snapshot(fetch, &self.header.snapshot), more }, large)
     }

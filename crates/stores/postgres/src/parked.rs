@@ -48,6 +48,7 @@ fn parked(row: &PgRow) -> Result<Parked, Fault> {
         attempts: number(row, MORE)?,
         unknowns: number(row, MORE + 1)?,
         redriven: number(row, MORE + 2)?,
+        enqueued_at: row::instant(row.try_get_unchecked(MORE + 3)?),
         age: row::duration(row.try_get(TIME)?),
     })
 }

@@ -3,7 +3,10 @@
 //! Every statement that returns messages starts with the same ten columns, read by index because
 //! looking up names costs a tenth of a fetch.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use bytes::Bytes;
 use posthaste_core::{Message, MessageId, Position};
@@ -68,6 +71,17 @@ pub(crate) fn seconds(duration: Duration) -> f64 {
 /// A duration from seconds; what lies in the past is none.
 pub(crate) fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default()
+}
+
+/// A timestamp as PostgreSQL sends it: microseconds since the year 2000.
+pub(crate) fn instant(micros: i64) -> SystemTime {
+    const YEAR_2000: Duration = Duration::from_secs(946_684_800);
+    let distance = Duration::from_micros(micros.unsigned_abs());
+    let start = UNIX_EPOCH + YEAR_2000;
+    let instant =
+        if micros < 0 { start.checked_sub(distance) } else { start.checked_add(distance) };
+    // `infinity` and the like, which the table does not refuse.
+    instant.unwrap_or(UNIX_EPOCH)
 }
 
 /// A count from the database, none of which is negative.

@@ -11,6 +11,7 @@ SELECT
     attempts,
     unknowns,
     redriven,
+    created_at,
     unixepoch('subsec') - created_at AS age,
     payload
 FROM posthaste_parked

@@ -9,6 +9,7 @@ SELECT
     type,
     headers,
     content_type,
+    created_at,
     unixepoch('subsec') - created_at AS age,
     payload
 FROM posthaste_outbox

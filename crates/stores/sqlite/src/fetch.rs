@@ -120,6 +120,7 @@ async fn load(conn: &mut SqliteConnection, seqs: &[Seq]) -> Result<Vec<Fetched>,
             Ok(Fetched {
                 seq: row.try_get("seq")?,
                 message: row::message(row)?,
+                enqueued_at: row::instant(row)?,
                 age: row::seconds(row.try_get("age")?),
             })
         })

@@ -130,6 +130,7 @@ async fn load(
             attempts: row.try_get("attempts")?,
             unknowns: row.try_get("unknowns")?,
             redriven: row.try_get("redriven")?,
+            enqueued_at: row::instant(row)?,
             age: row::seconds(row.try_get("age")?),
         };
         parked.insert(message.seq, message);

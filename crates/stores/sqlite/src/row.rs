@@ -1,6 +1,9 @@
 //! Messages to and from rows, alike for the log and for parked copies.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use bytes::Bytes;
 use posthaste_core::{Message, MessageId, TopicPattern};
@@ -28,6 +31,15 @@ pub(crate) fn message(row: &SqliteRow) -> Result<Message, Fault> {
 pub(crate) fn text(row: &SqliteRow, column: &str) -> Result<Option<String>, Fault> {
     let bytes: Option<&[u8]> = row.try_get(column)?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+}
+
+/// When the message was enqueued: the column `created_at`, of which the table makes sure that it is
+/// within what dates can say.
+pub(crate) fn instant(row: &SqliteRow) -> Result<SystemTime, Fault> {
+    let seconds: f64 = row.try_get("created_at")?;
+    // The column keeps milliseconds; a double holds more digits than that, some of them noise.
+    let millis = (seconds * 1000.0).round();
+    Ok(UNIX_EPOCH + Duration::from_millis(millis as u64))
 }
 
 /// The `age` column, or any other number of seconds; what lies ahead counts as zero.
