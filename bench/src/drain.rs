@@ -8,7 +8,8 @@ use std::{
 use anyhow::Result;
 use async_trait::async_trait;
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Outcome, RouteSpec,
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Finding, Outcome, RouteSpec,
+    TopicPattern,
 };
 use posthaste_relay::{Relay, Route, Settings};
 use posthaste_store_postgres::PostgresStore;
@@ -59,8 +60,8 @@ impl Broker for CountingBroker {
         vec![Outcome::Acked; messages.len()]
     }
 
-    async fn check(&self) -> Result<(), BrokerError> {
-        Ok(())
+    async fn examine(&self, _: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
+        Ok(Vec::new())
     }
 
     async fn close(&self) {}

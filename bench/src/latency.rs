@@ -10,7 +10,8 @@ use anyhow::Result;
 use async_trait::async_trait;
 use posthaste::{Message, postgres::Outbox};
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, MessageId, Outcome, RouteSpec,
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Finding, MessageId, Outcome,
+    RouteSpec, TopicPattern,
 };
 use posthaste_relay::{Relay, Route, Settings};
 use posthaste_store_postgres::PostgresStore;
@@ -40,8 +41,8 @@ impl Broker for TimingBroker {
         vec![Outcome::Acked; messages.len()]
     }
 
-    async fn check(&self) -> Result<(), BrokerError> {
-        Ok(())
+    async fn examine(&self, _: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
+        Ok(Vec::new())
     }
 
     async fn close(&self) {}

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use crate::{BrokerError, Failure, Message, Seq, TopicPattern};
+use crate::{BrokerError, Failure, Finding, Message, Seq, TopicPattern};
 
 /// A message on its way to a broker.
 #[derive(Clone, Debug)]
@@ -78,11 +78,12 @@ pub trait Broker: Send + Sync + 'static {
     ///   [`Outcome::Unreachable`]: the relay holds them back whatever is said, unless `Acked`.
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome>;
 
-    /// Whether the broker can be reached and used with this configuration.
+    /// Looks at the broker as `doctor` does: whether it can be used with this configuration for
+    /// these topics, and whether its settings keep what it acknowledges.
     ///
     /// # Errors
-    /// One line that says what is wrong and what to do.
-    async fn check(&self) -> Result<(), BrokerError>;
+    /// When it cannot be used at all: one line that says what is wrong and what to do.
+    async fn examine(&self, topics: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError>;
 
     /// Flushes and closes. Called once, after the last `publish` has returned.
     async fn close(&self);

@@ -22,6 +22,7 @@
 mod broker;
 mod clock;
 mod error;
+mod finding;
 mod lease;
 mod message;
 mod parked;
@@ -37,6 +38,7 @@ pub use broker::{
 };
 pub use clock::Clock;
 pub use error::{BrokerError, Failure, Invalid, StoreError, StoreErrorKind};
+pub use finding::Finding;
 pub use lease::{Claim, Grant, Lease, RelayBeat, RelayId};
 pub use message::{
     HEADERS_BYTES_MAX, KEY_BYTES_MAX, Message, MessageId, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
@@ -48,6 +50,6 @@ pub use retry::{Backoff, OnDead, RetryPolicy};
 pub use route::{BUCKETS, RouteSpec, SHARDS_MAX, Shard, TopicPattern, bucket};
 pub use status::{LeaseStatus, RelayStatus, RouteStatus, Status, UnroutedTopic};
 pub use store::{
-    Batch, Due, Fetch, Fetched, Finding, Layout, Purged, Retention, Settled, Settlement, Store,
+    Batch, Due, Fetch, Fetched, Layout, Purged, Retention, Settled, Settlement, Store,
     StoreCapabilities,
 };

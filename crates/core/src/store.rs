@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 
 use crate::{
-    Claim, Grant, Lease, Message, Park, Parked, ParkedFilter, ParkedView, Position, RelayBeat,
-    Repark, RouteSpec, Seq, Shard, Snapshot, Status, StoreError,
+    Claim, Finding, Grant, Lease, Message, Park, Parked, ParkedFilter, ParkedView, Position,
+    RelayBeat, Repark, RouteSpec, Seq, Shard, Snapshot, Status, StoreError,
 };
 
 /// What a store can do beyond the port's minimum.
@@ -116,17 +116,6 @@ pub struct Purged {
     pub discarded: u64,
     /// Progress entries removed.
     pub progress: u64,
-}
-
-/// Something `doctor` looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Whether it is as it should be.
-    pub ok: bool,
-    /// What was looked at and what was found, in one line.
-    pub what: String,
-    /// What to do about it, where it is not ok.
-    pub fix: Option<String>,
 }
 
 /// A database that holds an outbox. All times are the database's own; every call is one attempt

@@ -11,8 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Incoming, Message,
-    Outcome, Provenance, Subscriber,
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Incoming,
+    Message, Outcome, Provenance, Subscriber, TopicPattern,
 };
 use tokio::sync::Notify;
 
@@ -197,14 +197,14 @@ impl Broker for MemoryBroker {
         outcomes
     }
 
-    async fn check(&self) -> Result<(), BrokerError> {
+    async fn examine(&self, _: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
         if self.state().is_down {
             return Err(BrokerError {
                 message: "the memory broker is down".to_owned(),
                 source: None,
             });
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
     async fn close(&self) {}

@@ -4,7 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use posthaste_core::{Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Outcome};
+use posthaste_core::{
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Finding, Outcome, TopicPattern,
+};
 
 /// Acknowledges everything at once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,8 +30,8 @@ impl Broker for NullBroker {
         vec![Outcome::Acked; messages.len()]
     }
 
-    async fn check(&self) -> Result<(), BrokerError> {
-        Ok(())
+    async fn examine(&self, _: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
+        Ok(Vec::new())
     }
 
     async fn close(&self) {}

@@ -9,7 +9,8 @@ use std::{io, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Outcome,
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Outcome,
+    TopicPattern,
 };
 use serde::Serialize;
 use tokio::{
@@ -109,8 +110,8 @@ impl Broker for StdoutBroker {
         vec![outcome; messages.len()]
     }
 
-    async fn check(&self) -> Result<(), BrokerError> {
-        Ok(())
+    async fn examine(&self, _: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
+        Ok(Vec::new())
     }
 
     async fn close(&self) {

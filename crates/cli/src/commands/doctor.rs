@@ -58,7 +58,7 @@ struct Report<'a, 't> {
 
 impl Report<'_, '_> {
     fn ok(&mut self, area: &str, what: impl Into<String>) -> io::Result<()> {
-        self.add(area, &Finding { ok: true, what: what.into(), fix: None })
+        self.add(area, &Finding::ok(what))
     }
 
     fn fail(&mut self, area: &str, what: String, fix: impl Into<String>) -> io::Result<()> {
@@ -165,8 +165,16 @@ fn lag(status: &Status, report: &mut Report<'_, '_>) -> io::Result<()> {
 
 async fn brokers(config: &Config, report: &mut Report<'_, '_>) -> anyhow::Result<()> {
     for (name, broker) in open_brokers(&config.brokers) {
-        match broker.check().await {
-            Ok(()) => report.ok("broker", format!("{name}: can be used"))?,
+        let routes = config.routes.iter().filter(|route| route.broker == name);
+        let topics: Vec<_> = routes.flat_map(|route| route.spec.topics.clone()).collect();
+        match broker.examine(&topics).await {
+            Ok(findings) => {
+                report.ok("broker", format!("{name}: can be used"))?;
+                for mut finding in findings {
+                    finding.what = format!("{name}: {}", finding.what);
+                    report.add("broker", &finding)?;
+                }
+            }
             Err(error) => report.fail("broker", format!("{name}: {error}"), "")?,
         }
         broker.close().await;

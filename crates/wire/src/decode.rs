@@ -1,0 +1,123 @@
+//! From what arrived to a message. Total: whatever arrives becomes a message, because a consumer
+//! must be able to see, and put aside, what it cannot use.
+
+use bytes::Bytes;
+use posthaste_core::{Message, MessageId, Provenance};
+use uuid::Uuid;
+
+use crate::{Names, Wire, attribute::Attribute, attribute::Style, structured};
+
+/// What an adapter took off the wire.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    /// Where it was found.
+    pub destination: String,
+    /// Everything that travelled beside the body, but what has a field here.
+    pub headers: Vec<(String, String)>,
+    /// Media type of the body, if it was said.
+    pub content_type: Option<String>,
+    /// The bytes.
+    pub body: Bytes,
+    /// The broker's own word for the key, where it has one.
+    pub key: Option<String>,
+    /// The broker's own word for the id, where it has one.
+    pub id: Option<String>,
+    /// Names this copy on the broker, the same whenever it is delivered again: the id of a message
+    /// that has none is derived from it.
+    pub coordinates: String,
+}
+
+#[derive(Default)]
+struct Event {
+    id: Option<String>,
+    event_type: Option<String>,
+    key: Option<String>,
+    subject: Option<String>,
+    content_type: Option<String>,
+    provenance: Provenance,
+}
+
+impl Wire {
+    /// The message, and where it comes from. CloudEvents of both modes are recognised whatever
+    /// the profile.
+    #[must_use]
+    pub fn decode(&self, received: Received, names: &Names) -> (Message, Provenance) {
+        let Received { destination, headers, content_type, body, key, id, coordinates } = received;
+        let is_structured = content_type.as_deref().is_some_and(|text| {
+            text.to_ascii_lowercase().starts_with("application/cloudevents+json")
+        });
+        let mut event = Event::default();
+        let mut content_type = content_type;
+        let mut payload = body;
+        if is_structured && let Some((attributes, data)) = structured::decode(&payload) {
+            for (name, value) in attributes {
+                event.take(&name, value, Style::Plain);
+            }
+            (content_type, payload) = (None, data);
+        }
+        let mut own = Vec::new();
+        for (name, value) in headers {
+            if let Some((name, value)) = event.take(&name, value, names.style) {
+                own.push((name, value));
+            }
+        }
+        if event.id.is_none()
+            && let Some(at) = own.iter().position(|(name, _)| name == "id")
+            && id.is_none()
+        {
+            // As Debezium's router writes it.
+            event.id = Some(own.remove(at).1);
+        }
+        let source = event.provenance.source.as_deref().unwrap_or_default();
+        let id = match event.id.or(id) {
+            Some(id) => message_id(&id, source),
+            None => message_id(&coordinates, &destination),
+        };
+        let message = Message {
+            id,
+            topic: self.destination.topic(&destination).to_owned(),
+            key: key.or(event.key).or(event.subject),
+            event_type: event.event_type,
+            payload,
+            headers: own,
+            content_type: event
+                .content_type
+                .or(content_type)
+                .unwrap_or_else(|| "application/octet-stream".to_owned()),
+        };
+        (message, event.provenance)
+    }
+}
+
+/// An id as it is if it is a UUID, else one derived from it and its source, always the same.
+fn message_id(text: &str, source: &str) -> MessageId {
+    let derived = || Uuid::new_v5(&Uuid::NAMESPACE_URL, format!("{source}#{text}").as_bytes());
+    text.parse().unwrap_or_else(|_| MessageId(derived()))
+}
+
+impl Event {
+    /// Takes an attribute in; gives back what is none.
+    fn take(&mut self, name: &str, value: String, style: Style) -> Option<(String, String)> {
+        let provenance = &mut self.provenance;
+        let Some(attribute) = Attribute::of(name, style) else {
+            return Some((name.to_owned(), value));
+        };
+        match attribute {
+            Attribute::SpecVersion => {}
+            Attribute::Id => self.id = Some(value),
+            Attribute::Source => provenance.source = Some(value),
+            Attribute::Type => self.event_type = Some(value),
+            Attribute::Subject => self.subject = Some(value),
+            Attribute::PartitionKey => self.key = Some(value),
+            Attribute::Time => provenance.enqueued_at = humantime::parse_rfc3339_weak(&value).ok(),
+            Attribute::DataContentType => self.content_type = Some(value),
+            Attribute::Sequence => provenance.seq = value.parse().ok(),
+            Attribute::Redriven => provenance.redriven = value.parse().unwrap_or(0),
+            Attribute::TraceParent | Attribute::TraceState => {
+                // Also there under its own name; where that is the same name, it is the header.
+                return (style == Style::Plain).then(|| (name.to_owned(), value));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,113 @@
+//! From a message to its wire form.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use posthaste_core::{Delivery, Failure};
+
+use crate::{
+    Names, Profile, Wire,
+    attribute::{Attribute, Style},
+    structured,
+};
+
+/// The content type of CloudEvents in structured mode.
+pub const STRUCTURED_CONTENT_TYPE: &str = "application/cloudevents+json; charset=UTF-8";
+
+/// A message in its wire form; adapters only have to put the parts where their broker wants them.
+#[derive(Clone, Debug)]
+pub struct Outgoing<'a> {
+    /// Where it goes.
+    pub destination: Cow<'a, str>,
+    /// Attributes in the broker's spelling, then the message's own headers. No name comes twice.
+    pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Media type of the body.
+    pub content_type: &'a str,
+    /// The bytes to send.
+    pub body: Bytes,
+}
+
+impl Wire {
+    /// The wire form of a message.
+    ///
+    /// # Errors
+    /// When it has none: a header with a name that means something else to the broker (class
+    /// `header`), or no value for a part of the destination (class `destination`).
+    pub fn encode<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        names: &Names,
+    ) -> Result<Outgoing<'a>, Failure> {
+        let message = &delivery.message;
+        let destination = self.destination.of(message)?;
+        let mut headers = Vec::with_capacity(12 + message.headers.len());
+        let mut content_type = message.content_type.as_str();
+        let mut body = message.payload.clone();
+        match self.profile {
+            Profile::Binary => self.attributes(delivery, names.style, &mut headers),
+            Profile::Structured => {
+                content_type = STRUCTURED_CONTENT_TYPE;
+                body = structured::encode(self, delivery);
+            }
+            Profile::Raw => {}
+            Profile::Debezium => headers.push(("id".into(), message.id.to_string().into())),
+        }
+        for (name, value) in &message.headers {
+            let is_ours = self.profile == Profile::Debezium && name == "id";
+            if is_ours || names.refuses(name) {
+                let detail =
+                    format!("header {name:?} has a name that the wire form keeps for itself");
+                return Err(Failure::new("header", detail));
+            }
+            headers.push((name.into(), value.into()));
+        }
+        Ok(Outgoing { destination, headers, content_type, body })
+    }
+
+    fn attributes<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        style: Style,
+        headers: &mut Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    ) {
+        self.each_attribute(delivery, |attribute, value| {
+            // Where attributes have no prefix, the trace context is there under its own name.
+            if !(attribute.is_trace() && style == Style::Plain) {
+                headers.push((attribute.name(style).into(), value));
+            }
+        });
+    }
+
+    /// Every attribute of a message but its data's content type, which has a place of its own.
+    pub(crate) fn each_attribute<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        mut each: impl FnMut(Attribute, Cow<'a, str>),
+    ) {
+        let message = &delivery.message;
+        each(Attribute::SpecVersion, "1.0".into());
+        each(Attribute::Id, message.id.to_string().into());
+        each(Attribute::Source, self.source.as_str().into());
+        // Every event has a type; that of a message without is what it is about.
+        each(Attribute::Type, message.event_type.as_deref().unwrap_or(&message.topic).into());
+        if let Some(key) = &message.key {
+            each(Attribute::Subject, key.into());
+            each(Attribute::PartitionKey, key.into());
+        }
+        each(
+            Attribute::Time,
+            humantime::format_rfc3339_micros(delivery.enqueued_at).to_string().into(),
+        );
+        // Padded, so that the order of texts is the order of the log.
+        each(Attribute::Sequence, format!("{:020}", delivery.seq).into());
+        if delivery.redriven > 0 {
+            each(Attribute::Redriven, delivery.redriven.to_string().into());
+        }
+        for (name, value) in &message.headers {
+            match Attribute::of(name, Style::Plain) {
+                Some(attribute) if attribute.is_trace() => each(attribute, value.into()),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! CloudEvents as one JSON object. JSON data is taken over byte by byte; anything else is base64.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use posthaste_core::Delivery;
+use serde_json::{Value, value::RawValue};
+
+use crate::{
+    Wire,
+    attribute::{Attribute, Style},
+};
+
+/// The object for a message.
+pub(crate) fn encode(wire: &Wire, delivery: &Delivery) -> Bytes {
+    let message = &delivery.message;
+    let mut text = String::with_capacity(message.payload.len() + 512);
+    let mut member = |name: &str, value: &str| {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        text.push_str(&Value::from(name).to_string());
+        text.push(':');
+        text.push_str(value);
+    };
+    wire.each_attribute(delivery, |attribute, value| {
+        member(attribute.name(Style::Plain), &Value::from(value).to_string());
+    });
+    let content_type = Attribute::DataContentType.name(Style::Plain);
+    member(content_type, &Value::from(message.content_type.as_str()).to_string());
+    match as_json(&message.content_type, &message.payload) {
+        Some(json) => member("data", json),
+        None => member("data_base64", &Value::from(STANDARD.encode(&message.payload)).to_string()),
+    }
+    text.push('}');
+    text.into()
+}
+
+/// The attributes and the data of an object; `None` if it is not one.
+pub(crate) fn decode(body: &[u8]) -> Option<(Vec<(String, String)>, Bytes)> {
+    let mut members: std::collections::BTreeMap<String, &RawValue> =
+        serde_json::from_slice(body).ok()?;
+    let data = match (members.remove("data"), members.remove("data_base64")) {
+        (Some(json), _) => Bytes::copy_from_slice(json.get().as_bytes()),
+        (None, Some(text)) => {
+            STANDARD.decode(serde_json::from_str::<String>(text.get()).ok()?).ok()?.into()
+        }
+        (None, None) => Bytes::new(),
+    };
+    let attributes = members.into_iter().map(|(name, value)| {
+        let text = serde_json::from_str::<String>(value.get());
+        (name, text.unwrap_or_else(|_| value.get().to_owned()))
+    });
+    let attributes: Vec<_> = attributes.collect();
+    attributes.iter().any(|(name, _)| name == "specversion").then_some((attributes, data))
+}
+
+fn as_json<'a>(content_type: &str, payload: &'a [u8]) -> Option<&'a str> {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    let is_json = media_type.eq_ignore_ascii_case("application/json")
+        || media_type.to_ascii_lowercase().ends_with("+json");
+    let text = std::str::from_utf8(payload).ok().filter(|_| is_json)?;
+    // White space around a value is not part of it, so it would be lost.
+    let json: &RawValue = serde_json::from_str(text).ok()?;
+    (json.get().len() == text.len()).then_some(text)
+}
