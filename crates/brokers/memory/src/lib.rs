@@ -50,6 +50,8 @@ struct State {
     log: Vec<Message>,
     is_down: bool,
     rule: Option<Rule>,
+    /// Calls of `publish` so far.
+    calls: u64,
     subscriptions: HashMap<String, Subscription>,
 }
 
@@ -68,16 +70,20 @@ impl MemoryBroker {
     /// A broker that keeps the order of one call's messages.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            shared: Arc::new(Shared { state: Mutex::default(), arrived: Notify::new() }),
-            call_order: CallOrder::Total,
-        }
+        Self::with_call_order(CallOrder::Total)
     }
 
-    /// A broker that promises no order within a call, as most real ones.
+    /// A broker that promises no order within a call.
     #[must_use]
     pub fn unordered() -> Self {
-        Self { call_order: CallOrder::OnePerKey, ..Self::new() }
+        Self::with_call_order(CallOrder::OnePerKey)
+    }
+
+    /// A broker that promises that order within a call.
+    #[must_use]
+    pub fn with_call_order(call_order: CallOrder) -> Self {
+        let shared = Shared { state: Mutex::default(), arrived: Notify::new() };
+        Self { shared: Arc::new(shared), call_order }
     }
 
     /// Makes the broker unreachable, or reachable again.
@@ -99,6 +105,12 @@ impl MemoryBroker {
     #[must_use]
     pub fn received(&self) -> Vec<Message> {
         self.state().log.clone()
+    }
+
+    /// How often `publish` was called.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.state().calls
     }
 
     /// Waits until at least `count` messages have been taken.
@@ -129,6 +141,7 @@ impl MemoryBroker {
 
     fn publish_now(&self, messages: &[Arc<Delivery>]) -> (Vec<Outcome>, bool) {
         let mut state = self.state();
+        state.calls += 1;
         let mut failed_keys = HashSet::new();
         let mut hangs = false;
         let outcomes = messages

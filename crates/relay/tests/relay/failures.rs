@@ -10,9 +10,11 @@ use std::{
 
 use crate::support::{Bench, payload, policy, rejected, unknown};
 use posthaste_broker_memory::{MemoryBroker, Script};
-use posthaste_core::{OnDead, Outcome, ParkedFilter, Store};
+use posthaste_core::{CallOrder, OnDead, Outcome, ParkedFilter, Store};
 use posthaste_relay::{Error, RouteState, Settings};
 use tokio_util::sync::CancellationToken;
+
+const ORDERS: [CallOrder; 3] = [CallOrder::OnePerKey, CallOrder::PerKey, CallOrder::Total];
 
 #[tokio::test(start_paused = true)]
 async fn a_poison_message_is_tried_as_often_as_said_then_dead_and_its_key_goes_on() {
@@ -44,24 +46,40 @@ async fn a_poison_message_is_tried_as_often_as_said_then_dead_and_its_key_goes_o
 
 #[tokio::test(start_paused = true)]
 async fn later_messages_of_a_refused_key_wait_for_it_in_order() {
-    let bench = Bench::new(MemoryBroker::new());
-    let refusals = Arc::new(AtomicU32::new(2));
-    let left = refusals.clone();
-    bench.broker.set_rule(move |delivery| {
-        let is_bad = payload(&delivery.message) == "a-0";
-        let is_left = || {
-            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
-        };
-        if is_bad && is_left() { Script::Refuse(rejected()) } else { Script::Take }
-    });
-    let mut committed = bench.enqueue(&["a", "b"], 0..50);
-    let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
-    bench.broker.wait_for(50).await;
-    committed.extend(bench.enqueue(&["a", "b"], 50..60));
-    bench.until_idle().await;
-    relay.shutdown().await;
-    assert!(bench.history(&committed).is_exact(), "{:?}", bench.history(&committed));
-    assert_eq!(bench.dead().await, [] as [&str; 0]);
+    for order in ORDERS {
+        let bench = Bench::new(MemoryBroker::with_call_order(order));
+        let refusals = Arc::new(AtomicU32::new(2));
+        let left = refusals.clone();
+        bench.broker.set_rule(move |delivery| {
+            let is_bad = payload(&delivery.message) == "a-3";
+            let take = |n: u32| n.checked_sub(1);
+            let is_left = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+            if is_bad && is_left() { Script::Refuse(rejected()) } else { Script::Take }
+        });
+        let mut committed = bench.enqueue(&["a", "b"], 0..50);
+        let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+        bench.broker.wait_for(53).await;
+        committed.extend(bench.enqueue(&["a", "b"], 50..60));
+        bench.until_idle().await;
+        relay.shutdown().await;
+        assert!(bench.history(&committed).is_exact(), "{order:?} {:?}", bench.history(&committed));
+        assert_eq!(bench.dead().await, [] as [&str; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hot_key_goes_out_in_whole_calls_where_the_broker_keeps_its_order() {
+    let calls = |order| async move {
+        let bench = Bench::new(MemoryBroker::with_call_order(order));
+        let committed = bench.enqueue(&["hot"], 0..1000);
+        let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+        bench.until_idle().await;
+        relay.shutdown().await;
+        assert!(bench.history(&committed).is_exact(), "{order:?} {:?}", bench.history(&committed));
+        bench.broker.calls()
+    };
+    assert_eq!(calls(CallOrder::OnePerKey).await, 1000);
+    assert!(calls(CallOrder::PerKey).await < 50);
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,8 +162,8 @@ async fn an_unknown_outcome_is_sent_again_with_the_same_id_and_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_breaks_the_connection_does_not_stop_the_others() {
-    for broker in [MemoryBroker::unordered(), MemoryBroker::new()] {
-        let bench = Bench::new(broker);
+    for order in ORDERS {
+        let bench = Bench::new(MemoryBroker::with_call_order(order));
         bench.broker.set_rule(|delivery| match &*payload(&delivery.message) {
             "bad-0" => Script::Hang,
             _ => Script::Take,
@@ -163,8 +181,8 @@ async fn a_message_that_breaks_the_connection_does_not_stop_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_that_answers_nothing_kills_no_message() {
-    for broker in [MemoryBroker::unordered(), MemoryBroker::new()] {
-        let bench = Bench::new(broker);
+    for order in ORDERS {
+        let bench = Bench::new(MemoryBroker::with_call_order(order));
         let committed = bench.enqueue(&["a", "b"], 0..3);
         bench.broker.set_rule(|_| Script::Hang);
         let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
