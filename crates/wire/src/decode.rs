@@ -5,7 +5,11 @@ use bytes::Bytes;
 use posthaste_core::{Message, MessageId, Provenance};
 use uuid::Uuid;
 
-use crate::{Names, Wire, attribute::Attribute, attribute::Style, structured};
+use crate::{
+    Names, Profile, Wire,
+    attribute::{Attribute, Style},
+    structured,
+};
 
 /// What an adapter took off the wire.
 #[derive(Clone, Debug, Default)]
@@ -61,11 +65,9 @@ impl Wire {
                 own.push((name, value));
             }
         }
-        if event.id.is_none()
+        if self.profile == Profile::Debezium
             && let Some(at) = own.iter().position(|(name, _)| name == "id")
-            && id.is_none()
         {
-            // As Debezium's router writes it.
             event.id = Some(own.remove(at).1);
         }
         let source = event.provenance.source.as_deref().unwrap_or_default();
