@@ -1,23 +1,82 @@
 //! All tests, on real servers.
 
-use std::process::ExitCode;
+use std::{panic::resume_unwind, process::ExitCode, thread};
 
-use anyhow::Context;
-use posthaste_fixtures::{Durability, POSTGRES_URL, Postgres};
+use anyhow::{Context, bail};
+use posthaste_fixtures::{Durability, Kind, POSTGRES_URL, Postgres, Server};
 
 use crate::cargo;
 
 /// Starts one server of each kind for the whole run, runs `cargo test`, and stops them.
 pub(crate) fn run(extra: &[String]) -> anyhow::Result<ExitCode> {
-    let postgres = Postgres::start(Durability::Fast)?;
-    println!("PostgreSQL for tests: {} ({})", postgres.url(), postgres.origin());
+    let (postgres, servers) = start()?;
+    print("PostgreSQL", postgres.url(), postgres.origin());
+    for (kind, server) in &servers {
+        print(kind.name(), server.url(), server.origin());
+    }
     let status = cargo()
         .args(["test", "--workspace", "--all-features"])
         .args(extra)
         .env(POSTGRES_URL, postgres.url())
+        .envs(servers.iter().map(|(kind, server)| (kind.variable(), server.url())))
         .status()
         .context("cannot run cargo test")?;
-    drop(postgres);
+    drop((postgres, servers));
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// All at once: it takes as long as the slowest. Every server that cannot be had is named.
+fn start() -> anyhow::Result<(Postgres, Vec<(Kind, Server)>)> {
+    let (postgres, started) = thread::scope(|scope| {
+        let postgres = scope.spawn(|| Postgres::start(Durability::Fast));
+        let servers = Kind::ALL.map(|kind| scope.spawn(move || (kind, Server::start(kind))));
+        let servers =
+            servers.map(|server| server.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        (postgres.join().unwrap_or_else(|panic| resume_unwind(panic)), servers)
+    });
+    let mut problems = Vec::new();
+    let mut servers = Vec::new();
+    for (kind, server) in started {
+        match server {
+            Ok(server) => servers.push((kind, server)),
+            Err(error) => problems.push(format!("{error:#}")),
+        }
+    }
+    match postgres {
+        Ok(postgres) if problems.is_empty() => return Ok((postgres, servers)),
+        Ok(_) => {}
+        Err(error) => problems.push(format!("{error:#}")),
+    }
+    bail!("{}", problems.join("\n"))
+}
+
+fn print(name: &str, url: &str, origin: &str) {
+    println!("{name} for tests: {} ({origin})", without_password(url));
+}
+
+/// A URL as it may be shown.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
+    let Some((login, _)) = authority.rsplit_once('@') else { return url.to_owned() };
+    let user = login.split(':').next().unwrap_or_default();
+    format!("{scheme}://{user}{}", &rest[login.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (url, expected) in [
+            ("amqp://guest:guest@127.0.0.1:5672", "amqp://guest@127.0.0.1:5672"),
+            ("mysql://u:p@ss@h:1/db?a=b@c", "mysql://u@h:1/db?a=b@c"),
+            ("nats://127.0.0.1:4222", "nats://127.0.0.1:4222"),
+            ("postgres://postgres@h/db", "postgres://postgres@h/db"),
+        ] {
+            assert_eq!(without_password(url), expected);
+        }
+    }
 }
