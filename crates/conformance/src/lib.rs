@@ -14,7 +14,12 @@
 //! }
 //! ```
 //!
+//! A broker's is the same with [`broker::run`] and a [`broker::Fixture`], which gives two servers: one
+//! that many cases share, and one to stop, kill and freeze.
+//!
 //! Shipped code never depends on this crate.
 
+pub mod broker;
 pub mod history;
 pub mod store;
+mod verdict;

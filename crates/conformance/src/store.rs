@@ -22,8 +22,10 @@ mod settle;
 mod status;
 
 pub use bed::{StoreFixture, TestBed, Writer};
-pub use case::{Case, Needs, Verdict, run};
+pub use case::{Case, Needs, run};
 pub use memory::MemoryFixture;
+
+pub use crate::verdict::Verdict;
 
 /// Every case, grouped by operation.
 #[must_use]

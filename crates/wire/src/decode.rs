@@ -42,14 +42,19 @@ struct Event {
 }
 
 impl Wire {
-    /// The message, and where it comes from. CloudEvents of both modes are recognised whatever
-    /// the profile.
+    /// The message, and where it comes from. With a profile of CloudEvents both of its modes are
+    /// recognised.
     #[must_use]
     pub fn decode(&self, received: Received, names: &Names) -> (Message, Provenance) {
         let Received { destination, headers, content_type, body, key, id, coordinates } = received;
-        let is_structured = content_type.as_deref().is_some_and(|text| {
-            text.to_ascii_lowercase().starts_with("application/cloudevents+json")
-        });
+        let is_event = |(name, _): &(String, String)| {
+            Attribute::of(name, names.style) == Some(Attribute::SpecVersion)
+        };
+        let may_be_structured = matches!(self.profile, Profile::Binary | Profile::Structured)
+            && !headers.iter().any(is_event);
+        let is_structured =
+            |text: &str| text.to_ascii_lowercase().starts_with("application/cloudevents+json");
+        let is_structured = may_be_structured && content_type.as_deref().is_some_and(is_structured);
         let mut event = Event::default();
         let mut content_type = content_type;
         let mut payload = body;

@@ -1,6 +1,9 @@
 //! From a message to its wire form.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use bytes::Bytes;
 use posthaste_core::{Delivery, Failure};
@@ -94,20 +97,27 @@ impl Wire {
             each(Attribute::Subject, key.into());
             each(Attribute::PartitionKey, key.into());
         }
-        each(
-            Attribute::Time,
-            humantime::format_rfc3339_micros(delivery.enqueued_at).to_string().into(),
-        );
+        if let Some(time) = timestamp(delivery.enqueued_at) {
+            each(Attribute::Time, time.into());
+        }
         // Padded, so that the order of texts is the order of the log.
         each(Attribute::Sequence, format!("{:020}", delivery.seq).into());
         if delivery.redriven > 0 {
             each(Attribute::Redriven, delivery.redriven.to_string().into());
         }
         for (name, value) in &message.headers {
-            match Attribute::of(name, Style::Plain) {
-                Some(attribute) if attribute.is_trace() => each(attribute, value.into()),
+            match name.as_str() {
+                "traceparent" => each(Attribute::TraceParent, value.into()),
+                "tracestate" => each(Attribute::TraceState, value.into()),
                 _ => {}
             }
         }
     }
+}
+
+/// The time as RFC 3339 writes it, if it can: a table takes years that it cannot.
+fn timestamp(at: SystemTime) -> Option<String> {
+    const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+    let since_epoch = at.duration_since(UNIX_EPOCH).ok().filter(|since| *since < YEAR_10000)?;
+    Some(humantime::format_rfc3339_micros(UNIX_EPOCH + since_epoch).to_string())
 }

@@ -29,7 +29,7 @@ fn placed() -> Message {
         .event_type("OrderPlaced")
         .header("tenant", "acme")
         .header("traceparent", TRACE);
-    message.id = "0190d8a4-7b1c-7000-8000-000000000001".parse().unwrap();
+    message.id = "0190d8a4-7b1c-7000-8000-000000000001".parse().expect("an id");
     message
 }
 
@@ -168,6 +168,41 @@ fn what_others_send_becomes_a_message_with_an_id_that_stays() {
     assert_eq!(message.content_type, "application/octet-stream");
     assert_eq!((message.key, message.event_type), (None, None));
     assert_eq!(message.headers, [("x".to_owned(), "y".to_owned())]);
+}
+
+#[test]
+fn a_payload_that_is_an_event_itself_is_not_unpacked() {
+    let payload = r#"{"specversion":"1.0","id":"inner","source":"/x","type":"x","data":{"a":1}}"#;
+    let message =
+        Message::from_bytes("t", None, payload).content_type("application/cloudevents+json");
+    let delivery = delivery(message);
+    for profile in [Profile::Binary, Profile::Structured, Profile::Raw, Profile::Debezium] {
+        let wire = wire(profile);
+        let outgoing = wire.encode(&delivery, &names(Style::Dash)).unwrap();
+        let (back, _) = wire.decode(received(&outgoing), &names(Style::Dash));
+        assert_eq!(back.payload, payload, "{profile:?}");
+        assert_eq!(back.content_type, "application/cloudevents+json", "{profile:?}");
+    }
+}
+
+#[test]
+fn a_trace_in_two_spellings_is_one_attribute() {
+    let message = placed().header("TraceParent", "another");
+    let (wire, delivery) = (wire(Profile::Binary), delivery(message));
+    let outgoing = wire.encode(&delivery, &names(Style::Dash)).unwrap();
+    let traces = outgoing.headers.iter().filter(|(name, _)| name == "ce-traceparent");
+    assert_eq!(traces.count(), 1);
+}
+
+#[test]
+fn times_that_cannot_be_written_are_left_out() {
+    let wire = wire(Profile::Binary);
+    let ages = [UNIX_EPOCH - Duration::from_secs(1), UNIX_EPOCH + Duration::from_secs(1 << 40)];
+    for enqueued_at in ages {
+        let delivery = Delivery { enqueued_at, ..delivery(placed()) };
+        let outgoing = wire.encode(&delivery, &names(Style::Dash)).unwrap();
+        assert!(outgoing.headers.iter().all(|(name, _)| name != "ce-time"));
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Incoming,
-    Message, Outcome, Provenance, Subscriber, TopicPattern,
+    Message, MessageId, Outcome, Provenance, Start, Subscriber, Subscription, TopicPattern,
 };
 use tokio::sync::Notify;
 
@@ -52,12 +52,14 @@ struct State {
     rule: Option<Rule>,
     /// Calls of `publish` so far.
     calls: u64,
-    subscriptions: HashMap<String, Subscription>,
+    subscriptions: HashMap<String, Subscribed>,
 }
 
 /// A subscription outlives its subscribers, as on a real broker.
 #[derive(Default)]
-struct Subscription {
+struct Subscribed {
+    /// Topics it wants; none is all.
+    topics: Vec<TopicPattern>,
     /// Index into the log of the next message never given out.
     next: u64,
     /// Given out and not acknowledged; given out again to the next subscriber.
@@ -131,7 +133,25 @@ impl MemoryBroker {
     #[must_use]
     pub fn subscribe(&self, name: &str) -> MemorySubscriber {
         self.state().subscriptions.entry(name.to_owned()).or_default().again.clear();
-        MemorySubscriber { broker: self.clone(), name: name.to_owned() }
+        MemorySubscriber { broker: self.clone(), name: name.to_owned(), is_listener: false }
+    }
+
+    /// Receives as the port describes it: some topics, under a name or just listening.
+    #[must_use]
+    pub fn subscribe_to(&self, subscription: &Subscription) -> MemorySubscriber {
+        let is_listener = subscription.name.is_none();
+        let listener = || format!("listener {}", MessageId::fresh());
+        let name = subscription.name.clone().unwrap_or_else(listener);
+        let mut state = self.state();
+        let next = match subscription.start {
+            Start::Beginning => 0,
+            Start::New => state.log.len() as u64,
+        };
+        let topics = subscription.topics.clone();
+        let new = || Subscribed { topics, next, ..Subscribed::default() };
+        state.subscriptions.entry(name.clone()).or_insert_with(new).again.clear();
+        drop(state);
+        MemorySubscriber { broker: self.clone(), name, is_listener }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -159,6 +179,19 @@ impl MemoryBroker {
             })
             .collect();
         (outcomes, hangs)
+    }
+}
+
+impl Subscribed {
+    /// The next message never given out that it wants.
+    fn advance(&mut self, log: &[Message]) -> Option<u64> {
+        let wants = |message: &Message| {
+            self.topics.is_empty() || self.topics.iter().any(|it| it.matches(&message.topic))
+        };
+        let new = log.iter().enumerate().skip(usize::try_from(self.next).unwrap_or(usize::MAX));
+        let found = new.into_iter().find(|(_, message)| wants(message)).map(|(at, _)| at as u64);
+        self.next = found.map_or(log.len() as u64, |index| index + 1);
+        found
     }
 }
 
@@ -227,6 +260,16 @@ impl Broker for MemoryBroker {
 pub struct MemorySubscriber {
     broker: MemoryBroker,
     name: String,
+    /// Leaves nothing behind.
+    is_listener: bool,
+}
+
+impl Drop for MemorySubscriber {
+    fn drop(&mut self) {
+        if self.is_listener {
+            self.broker.state().subscriptions.remove(&self.name);
+        }
+    }
 }
 
 impl MemorySubscriber {
@@ -237,11 +280,7 @@ impl MemorySubscriber {
         let again = subscription.open.difference(&subscription.again).next().copied();
         let receipt = match again {
             Some(receipt) => receipt,
-            None if subscription.next < log.len() as u64 => {
-                subscription.next += 1;
-                subscription.next - 1
-            }
-            None => return None,
+            None => subscription.advance(log)?,
         };
         subscription.open.insert(receipt);
         subscription.again.insert(receipt);

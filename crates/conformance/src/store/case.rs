@@ -1,12 +1,13 @@
 //! One case, and the program that runs all of them as named tests.
 
-use std::{any::Any, panic::AssertUnwindSafe, process::ExitCode, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, process::ExitCode, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 use posthaste_core::{StoreCapabilities, StoreError};
 
 use super::{StoreFixture, kit::Kit};
+use crate::verdict::{Verdict, completion, text_of};
 
 /// Longest a case may take: it is stuck then. Generous, because machines that test are busy.
 const CASE_TIME_MAX: Duration = Duration::from_secs(120);
@@ -41,17 +42,6 @@ impl Needs {
     }
 }
 
-/// What a case found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The fact holds.
-    Holds,
-    /// It does not apply, because of a capability the store does not claim.
-    Skipped(&'static str),
-    /// It does not hold; why.
-    Broken(String),
-}
-
 impl Case {
     /// Finds out about one store, in a fresh bed.
     pub async fn check(&self, fixture: &dyn StoreFixture) -> Verdict {
@@ -72,13 +62,6 @@ impl Case {
     }
 }
 
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("a panic without text")
-        .to_owned()
-}
-
 /// Runs every case against the fixture's store, in parallel, with the arguments of this process
 /// (those of `cargo test`: a filter, `--list`, `--test-threads`).
 pub fn run(store: &str, fixture: impl StoreFixture) -> ExitCode {
@@ -92,12 +75,7 @@ pub fn run(store: &str, fixture: impl StoreFixture) -> ExitCode {
         Trial::ignorable_test(case.name, move || {
             // Spawned, so that the case runs on the runtime's workers and not on this thread.
             let checked = handle.spawn(async move { case.check(fixture.as_ref()).await });
-            match handle.block_on(checked) {
-                Ok(Verdict::Holds) => Ok(Completion::Completed),
-                Ok(Verdict::Skipped(reason)) => Ok(Completion::ignored_with(reason)),
-                Ok(Verdict::Broken(why)) => Err(Failed::from(why)),
-                Err(panic) => Err(Failed::from(panic)),
-            }
+            completion(handle.block_on(checked))
         })
         .with_kind(store)
     });
