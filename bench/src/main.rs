@@ -4,17 +4,22 @@
 //! `cargo run --release -p posthaste-bench -- all`
 
 mod baseline;
+mod brokers;
 mod drain;
 mod enqueue;
 mod fill;
 mod idle;
 mod latency;
+mod mysql;
 mod process;
 mod report;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use posthaste_fixtures::{Durability, Postgres};
+
+/// What the slowest broker takes in some ten seconds.
+const BROKER_MESSAGES_MAX: i64 = 200_000;
 
 #[derive(Parser)]
 struct Args {
@@ -26,6 +31,9 @@ struct Args {
     /// Interleaved rounds; medians are reported
     #[arg(long, global = true, default_value_t = 3)]
     rounds: usize,
+    /// Of the brokers, only this one
+    #[arg(long, global = true)]
+    only: Option<String>,
     /// Seconds for each timed part that has no natural end
     #[arg(long, global = true, default_value_t = 10)]
     seconds: u64,
@@ -47,6 +55,10 @@ enum What {
     Idle,
     /// From commit to broker at 200 messages a second
     Latency,
+    /// From a filled outbox to each real broker, against a plain loop with its client library
+    Brokers,
+    /// Draining and inserting on MariaDB (not part of `all`)
+    Mysql,
     /// Drains the server named by the environment once and prints its peak memory (used by `size`)
     #[command(hide = true)]
     Child,
@@ -57,6 +69,9 @@ async fn main() -> Result<()> {
     let args = Args::parse();
     if args.what == What::Child {
         return process::child().await;
+    }
+    if args.what == What::Mysql {
+        return mysql::run(args.messages, args.rounds, args.seconds).await;
     }
     let server = Postgres::start(Durability::Durable).context("no PostgreSQL to measure on")?;
     let is = |what: What| args.what == what || args.what == What::All;
@@ -78,6 +93,10 @@ async fn main() -> Result<()> {
     }
     if is(What::Latency) {
         latency::run(server.url(), args.seconds).await?;
+    }
+    if is(What::Brokers) {
+        let messages = args.messages.min(BROKER_MESSAGES_MAX);
+        brokers::run(server.url(), messages, args.rounds, args.only.as_deref()).await?;
     }
     Ok(())
 }

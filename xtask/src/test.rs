@@ -3,12 +3,13 @@
 use std::{panic::resume_unwind, process::ExitCode, thread};
 
 use anyhow::{Context, bail};
-use posthaste_fixtures::{Durability, Kind, POSTGRES_URL, Postgres, Server};
+use posthaste_fixtures::{Durability, Kind, POSTGRES_URL, Postgres, Server, tools};
 
 use crate::cargo;
 
 /// Starts one server of each kind for the whole run, runs `cargo test`, and stops them.
 pub(crate) fn run(extra: &[String]) -> anyhow::Result<ExitCode> {
+    tools()?;
     let (postgres, servers) = start()?;
     print("PostgreSQL", postgres.url(), postgres.origin());
     for (kind, server) in &servers {

@@ -31,6 +31,8 @@ Examples:
   posthaste send --topic orders --key 42 --payload '{}' enqueue a message
   posthaste relay                                       deliver, until Ctrl-C
   posthaste status --watch                              who is behind, who is stuck
+  posthaste listen orders                               what consumers get
+  posthaste verify orders                               does it keep its promises here?
   posthaste dead list --route orders                    what was given up, and why
 
 Exit codes: 0 done, 1 failed or the answer is no, 2 usage, 3 not found, 4 needs --yes,
@@ -56,6 +58,10 @@ pub(crate) enum Command {
     /// Check or show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print what a route delivers, as its broker hands it to consumers
+    Listen(ListenArgs),
+    /// Send numbered probes through a route and read them back: lost, repeated, reordered, latency
+    Verify(VerifyArgs),
     /// Look for trouble: configuration, database, brokers, lag; every finding with its fix
     Doctor(DoctorArgs),
     /// What an error code means and what to do
@@ -290,6 +296,55 @@ pub(crate) enum ConfigCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ConfigShowArgs {
     /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `listen`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  posthaste listen orders
+  posthaste listen orders --json --count 1")]
+pub(crate) struct ListenArgs {
+    /// The route
+    pub(crate) route: String,
+    /// Start with everything the broker still has, where it keeps anything
+    #[arg(long)]
+    pub(crate) from_beginning: bool,
+    /// End after so many messages [default: Ctrl-C]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// One JSON object a line, payloads whole
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Probes are real messages: consumers of the topic see them. Exit code 1 if anything was lost or
+reordered.
+
+Examples:
+  posthaste verify orders --topic orders.probe
+  posthaste verify all --count 100000 --keys 1000 --json")]
+pub(crate) struct VerifyArgs {
+    /// The route
+    pub(crate) route: String,
+    /// Topic of the probes [default: posthaste.verify]
+    #[arg(long)]
+    pub(crate) topic: Option<String>,
+    /// How many probes
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) count: u32,
+    /// How many keys they have
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) keys: u32,
+    /// How long to wait for them after the last was sent
+    #[arg(long, default_value = "30s")]
+    pub(crate) timeout: humantime::Duration,
+    /// One JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,10 +1,10 @@
 //! The `posthaste` program: parse, run, print the error chain, exit code. Nothing else happens here.
 //!
-//! `args` declares the command line, `config` reads the configuration, `adapters` opens stores and
-//! brokers, `commands` does the work, `serve` is the relay's HTTP side.
+//! `args` declares the command line, `config` reads the configuration, `stores` and `brokers` open
+//! what it names, `commands` does the work, `serve` is the relay's HTTP side.
 
-mod adapters;
 mod args;
+mod brokers;
 mod commands;
 mod config;
 mod demo;
@@ -12,6 +12,7 @@ mod gauges;
 mod log;
 mod output;
 mod serve;
+mod stores;
 
 use std::{
     io::{self, IsTerminal},

@@ -1,13 +1,17 @@
 //! A connection that is made when it is needed and replaced after it failed.
 
-use std::{ops::Deref, sync::Arc};
-
-use tokio::sync::Mutex;
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Holds the current connection, if there is one.
 #[derive(Debug)]
 pub struct Connection<C> {
     current: Mutex<Option<Arc<C>>>,
+    /// Held while a connection is made. Apart from the other, so that nobody who only wants to give
+    /// one up waits for a dial.
+    dialling: tokio::sync::Mutex<()>,
 }
 
 /// A connection in use. Others may use it at the same time.
@@ -30,7 +34,7 @@ impl<C> Deref for Link<C> {
 
 impl<C> Default for Connection<C> {
     fn default() -> Self {
-        Self { current: Mutex::new(None) }
+        Self { current: Mutex::new(None), dialling: tokio::sync::Mutex::new(()) }
     }
 }
 
@@ -41,33 +45,44 @@ impl<C> Connection<C> {
     /// # Errors
     /// What `dial` says.
     pub async fn get<E>(&self, dial: impl Future<Output = Result<C, E>>) -> Result<Link<C>, E> {
-        let mut current = self.current.lock().await;
-        if let Some(connection) = &*current {
+        if let Some(connection) = &*self.current() {
+            return Ok(Link(Arc::clone(connection)));
+        }
+        let _dialling = self.dialling.lock().await;
+        // Somebody else may have been faster.
+        if let Some(connection) = &*self.current() {
             return Ok(Link(Arc::clone(connection)));
         }
         let connection = Arc::new(dial.await?);
-        *current = Some(Arc::clone(&connection));
+        *self.current() = Some(Arc::clone(&connection));
         Ok(Link(connection))
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Arc<C>>> {
+        // Never held across an await; whoever panicked left it whole.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets a connection that failed: the next [`get`](Self::get) makes a new one. One that has
     /// been replaced already stays replaced.
-    pub async fn discard(&self, failed: &Link<C>) {
-        let mut current = self.current.lock().await;
+    pub fn discard(&self, failed: &Link<C>) {
+        let mut current = self.current();
         if current.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, &failed.0)) {
             *current = None;
         }
     }
 
     /// Takes the current connection out, to close it.
-    pub async fn take(&self) -> Option<Link<C>> {
-        self.current.lock().await.take().map(Link)
+    pub fn take(&self) -> Option<Link<C>> {
+        self.current().take().map(Link)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{convert::Infallible, future::pending};
+
+    use futures::FutureExt;
 
     use super::*;
 
@@ -77,12 +92,22 @@ mod tests {
         let one = slot.get(async { Ok::<_, Infallible>(1) }).await.unwrap();
         let same = slot.get(async { Ok::<_, Infallible>(2) }).await.unwrap();
         assert_eq!((*one, *same), (1, 1));
-        slot.discard(&one).await;
+        slot.discard(&one);
         let two = slot.get(async { Ok::<_, Infallible>(2) }).await.unwrap();
-        slot.discard(&same).await;
+        slot.discard(&same);
         let still = slot.get(async { Ok::<_, Infallible>(3) }).await.unwrap();
         assert_eq!((*two, *still), (2, 2), "the older one's failure says nothing of the newer");
-        assert_eq!(slot.take().await.map(|link| *link), Some(2));
-        assert!(slot.take().await.is_none());
+        assert_eq!(slot.take().map(|link| *link), Some(2));
+        assert!(slot.take().is_none());
+    }
+    #[tokio::test]
+    async fn giving_a_connection_up_waits_for_no_dial() {
+        let slot = Connection::default();
+        let one = slot.get(async { Ok::<_, Infallible>(1) }).await.unwrap();
+        slot.discard(&one);
+        let mut dial = Box::pin(slot.get(pending::<Result<i32, Infallible>>()));
+        assert!((&mut dial).now_or_never().is_none());
+        slot.discard(&one);
+        assert!(slot.take().is_none());
     }
 }

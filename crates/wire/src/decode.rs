@@ -55,20 +55,20 @@ impl Wire {
         let is_structured =
             |text: &str| text.to_ascii_lowercase().starts_with("application/cloudevents+json");
         let is_structured = may_be_structured && content_type.as_deref().is_some_and(is_structured);
-        let mut event = Event::default();
+        let (mut event, mut own) = (Event::default(), Vec::new());
         let mut content_type = content_type;
         let mut payload = body;
         if is_structured && let Some((attributes, data)) = structured::decode(&payload) {
             for (name, value) in attributes {
-                event.take(&name, value, Style::Plain);
+                own.extend(event.take(&name, value, Style::Plain));
             }
             (content_type, payload) = (None, data);
         }
-        let mut own = Vec::new();
         for (name, value) in headers {
-            if let Some((name, value)) = event.take(&name, value, names.style) {
-                own.push((name, value));
-            }
+            let Some(header) = event.take(&name, value, names.style) else { continue };
+            // An extension of the event that also came as a header is one thing.
+            own.retain(|(name, _)| *name != header.0);
+            own.push(header);
         }
         if self.profile == Profile::Debezium
             && let Some(at) = own.iter().position(|(name, _)| name == "id")

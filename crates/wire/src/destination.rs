@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
-use posthaste_core::{Failure, Invalid, Message, TopicPattern};
+use posthaste_core::{Failure, Invalid, Message, TOPIC_BYTES_MAX, TopicPattern};
 
 /// A template such as `shop.{topic}`; the default is `{topic}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,10 @@ impl FromStr for Destination {
             let (literal, after) = rest.split_once('{').map_or((rest, None), |(l, a)| (l, Some(a)));
             if literal.contains('}') {
                 return Err(wrong());
+            }
+            if literal.contains('*') {
+                let rule = "must not hold `*`, which stands for anything when subscribing";
+                return Err(Invalid::new("destination", text, rule));
             }
             if !literal.is_empty() {
                 parts.push(Piece::Literal(literal.to_owned()));
@@ -94,8 +98,16 @@ impl Destination {
             Piece::Topic => topics.as_str(),
             Piece::Type | Piece::Key => "*",
         });
-        let text: String = pieces.collect();
-        // Only too long a one is refused; nothing that long exists on a broker.
+        let mut text: String = pieces.collect();
+        if text.len() > TOPIC_BYTES_MAX {
+            // Too long for a pattern: what starts like it.
+            let mut end = TOPIC_BYTES_MAX - 1;
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            text.truncate(end);
+            text.push('*');
+        }
         text.parse().unwrap_or_else(|_| topics.clone())
     }
 
@@ -133,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_that_would_be_too_long_keeps_its_start() {
+        let prefix = "p".repeat(250);
+        let destination: Destination = format!("{prefix}.{{topic}}").parse().unwrap();
+        let pattern = destination.pattern(&"orders.*".parse().unwrap());
+        assert!(pattern.matches(&format!("{prefix}.orders.eu")));
+        assert!(!pattern.matches("orders.eu"));
+    }
+
+    #[test]
     fn what_a_message_lacks_is_named() {
         let destination: Destination = "a.{key}".parse().unwrap();
         let failure = destination.of(&Message::from_bytes("t", None, "")).unwrap_err();
@@ -141,7 +162,7 @@ mod tests {
 
     #[test]
     fn other_braces_are_refused() {
-        for bad in ["", "{topic", "topic}", "{id}", "{}", "a{topic}}"] {
+        for bad in ["", "{topic", "topic}", "{id}", "{}", "a{topic}}", "a*.{topic}"] {
             assert!(bad.parse::<Destination>().is_err(), "{bad}");
         }
     }

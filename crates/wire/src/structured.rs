@@ -1,5 +1,7 @@
 //! CloudEvents as one JSON object. JSON data is taken over byte by byte; anything else is base64.
 
+use std::collections::BTreeMap;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use posthaste_core::Delivery;
@@ -35,10 +37,9 @@ pub(crate) fn encode(wire: &Wire, delivery: &Delivery) -> Bytes {
 
 /// The attributes and the data of an object; `None` if it is not one.
 pub(crate) fn decode(body: &[u8]) -> Option<(Vec<(String, String)>, Bytes)> {
-    let mut members: std::collections::BTreeMap<String, &RawValue> =
-        serde_json::from_slice(body).ok()?;
+    let mut members: BTreeMap<String, &RawValue> = serde_json::from_slice(body).ok()?;
     let data = match (members.remove("data"), members.remove("data_base64")) {
-        (Some(json), _) => Bytes::copy_from_slice(json.get().as_bytes()),
+        (Some(json), _) => data(json, &members),
         (None, Some(text)) => {
             STANDARD.decode(serde_json::from_str::<String>(text.get()).ok()?).ok()?.into()
         }
@@ -52,11 +53,26 @@ pub(crate) fn decode(body: &[u8]) -> Option<(Vec<(String, String)>, Bytes)> {
     attributes.iter().any(|(name, _)| name == "specversion").then_some((attributes, data))
 }
 
-fn as_json<'a>(content_type: &str, payload: &'a [u8]) -> Option<&'a str> {
+/// The bytes of `data`: JSON as it is written, or, where it is said to be something else, its text.
+fn data(json: &RawValue, members: &BTreeMap<String, &RawValue>) -> Bytes {
+    let content_type = members.get(Attribute::DataContentType.name(Style::Plain));
+    let content_type =
+        content_type.and_then(|text| serde_json::from_str::<String>(text.get()).ok());
+    let text = serde_json::from_str::<String>(json.get());
+    match (content_type, text) {
+        (Some(content_type), Ok(text)) if !is_json(&content_type) => text.into(),
+        _ => Bytes::copy_from_slice(json.get().as_bytes()),
+    }
+}
+
+fn is_json(content_type: &str) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    let is_json = media_type.eq_ignore_ascii_case("application/json")
-        || media_type.to_ascii_lowercase().ends_with("+json");
-    let text = std::str::from_utf8(payload).ok().filter(|_| is_json)?;
+    media_type.eq_ignore_ascii_case("application/json")
+        || media_type.to_ascii_lowercase().ends_with("+json")
+}
+
+fn as_json<'a>(content_type: &str, payload: &'a [u8]) -> Option<&'a str> {
+    let text = std::str::from_utf8(payload).ok().filter(|_| is_json(content_type))?;
     // White space around a value is not part of it, so it would be lost.
     let json: &RawValue = serde_json::from_str(text).ok()?;
     (json.get().len() == text.len()).then_some(text)

@@ -186,6 +186,24 @@ fn a_payload_that_is_an_event_itself_is_not_unpacked() {
 }
 
 #[test]
+fn events_of_others_are_understood() {
+    let body = r#"{"specversion":"1.0","id":"7","source":"/x","type":"t","datacontenttype":"text/plain",
+        "data":"hi","tenant":"acme","traceparent":"00-a-b-01"}"#;
+    let received = Received {
+        content_type: Some("application/cloudevents+json".to_owned()),
+        headers: vec![("traceparent".to_owned(), "00-a-b-01".to_owned())],
+        body: Bytes::from_static(body.as_bytes()),
+        ..Received::default()
+    };
+    let (message, provenance) = wire(Profile::Binary).decode(received, &names(Style::Dash));
+    assert_eq!(message.payload, "hi");
+    assert_eq!(message.content_type, "text/plain");
+    assert_eq!(provenance.source.as_deref(), Some("/x"));
+    let headers = message.headers.iter().map(|(name, value)| format!("{name}={value}"));
+    assert_eq!(headers.collect::<Vec<_>>(), ["tenant=acme", "traceparent=00-a-b-01"]);
+}
+
+#[test]
 fn a_trace_in_two_spellings_is_one_attribute() {
     let message = placed().header("TraceParent", "another");
     let (wire, delivery) = (wire(Profile::Binary), delivery(message));

@@ -6,10 +6,11 @@ use console::Style;
 use posthaste_core::{Finding, Status, Store};
 
 use crate::{
-    adapters::{Database, open_brokers},
     args::DoctorArgs,
+    brokers::Brokers,
     config::{self, Config, Inputs, Needs, redact_url},
     output::{NO, Terminal, count, span},
+    stores::Database,
 };
 
 /// Age from which a waiting message is worth a look.
@@ -164,7 +165,7 @@ fn lag(status: &Status, report: &mut Report<'_, '_>) -> io::Result<()> {
 }
 
 async fn brokers(config: &Config, report: &mut Report<'_, '_>) -> anyhow::Result<()> {
-    for (name, broker) in open_brokers(&config.brokers) {
+    for (name, broker) in Brokers::open(&config.brokers).iter() {
         let routes = config.routes.iter().filter(|route| route.broker == name);
         let topics: Vec<_> = routes.flat_map(|route| route.spec.topics.clone()).collect();
         match broker.examine(&topics).await {

@@ -98,6 +98,11 @@ const CATALOGUE: &[Entry] = &[
         "the address to listen on cannot be had",
         "Another program has it, or it is not this machine's. Change `http.listen`.",
     ),
+    (
+        "PH-2015",
+        "a broker breaks a rule of its adapter",
+        "The message names the key, the value and the rule; docs/brokers has a page for each.",
+    ),
 ];
 
 /// Runs it.

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use crate::{
-    adapters::{self, Database, print_migrations},
     args::{Dialect, MigrateArgs},
     config::{Inputs, Needs},
     output::Terminal,
+    stores::{self, Database, print_migrations},
 };
 
 /// Runs it.
@@ -46,5 +46,5 @@ pub(crate) async fn run(
 
 fn configured(inputs: &Inputs, terminal: &mut Terminal<'_>) -> anyhow::Result<Dialect> {
     let config = super::load(inputs, Needs::Nothing, terminal)?;
-    Ok(config.store.as_ref().map_or(Dialect::Postgres, adapters::dialect))
+    Ok(config.store.as_ref().map_or(Dialect::Postgres, stores::dialect))
 }

@@ -5,20 +5,22 @@ pub(crate) mod config;
 pub(crate) mod dead;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod listen;
 pub(crate) mod migrate;
 pub(crate) mod relay;
 pub(crate) mod send;
 pub(crate) mod status;
+pub(crate) mod verify;
 
 use std::{process::ExitCode, sync::Arc};
 
 use posthaste_core::Store;
 
 use crate::{
-    adapters::Database,
     args::{Cli, Command},
-    config::{self as configuration, Config, Inputs, Needs, SecretUrl},
-    output::Terminal,
+    config::{self as configuration, Config, Inputs, Needs, RouteConfig, SecretUrl},
+    output::{Fault, NOT_FOUND, Terminal},
+    stores::Database,
 };
 
 /// Runs the command.
@@ -36,6 +38,8 @@ pub(crate) async fn run(cli: Cli, terminal: &mut Terminal<'_>) -> anyhow::Result
         Command::Dead(command) => dead::run(&command, &inputs, terminal).await,
         Command::Send(args) => send::run(args, &inputs, terminal).await,
         Command::Config(command) => config::run(&command, &inputs, terminal),
+        Command::Listen(args) => listen::run(&args, &inputs, terminal).await,
+        Command::Verify(args) => Box::pin(verify::run(&args, &inputs, terminal)).await,
         Command::Doctor(args) => doctor::run(&args, &inputs, terminal).await,
         Command::Explain(args) => explain::run(&args, terminal),
     }
@@ -55,6 +59,19 @@ async fn open(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     let store = Database::open(url(config)).await?.store();
     store.check().await?;
     Ok(store)
+}
+
+/// The route of that name.
+fn route<'a>(config: &'a Config, name: &str) -> Result<&'a RouteConfig, Fault> {
+    let routes = &config.routes;
+    routes.iter().find(|route| route.spec.name == name).ok_or_else(|| {
+        let names: Vec<&str> = routes.iter().map(|route| route.spec.name.as_str()).collect();
+        let help = match names.as_slice() {
+            [] => "no [[route]] is configured here".to_owned(),
+            names => format!("there are: {}", names.join(", ")),
+        };
+        Fault::new(NOT_FOUND, format!("there is no route {name:?}")).help(help)
+    })
 }
 
 /// The URL of the store.

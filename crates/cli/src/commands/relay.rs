@@ -3,17 +3,18 @@
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use posthaste_core::{Backoff, Store, StoreError};
-use posthaste_relay::{Error, Relay, Route};
+use posthaste_relay::{Error, Relay};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    adapters::{Database, open_brokers},
     args::RelayArgs,
+    brokers::Brokers,
     config::{Config, Inputs, Needs, SecretUrl},
     log,
     output::{Fault, NO, Terminal, UNREACHABLE},
     serve::{self, Board},
+    stores::Database,
 };
 
 /// Pauses between attempts to reach a store that is not there at the start.
@@ -113,14 +114,8 @@ async fn reach(
 }
 
 fn build(config: Config, store: Arc<dyn Store>) -> Relay {
-    let brokers = open_brokers(&config.brokers);
-    let routes = config.routes.into_iter().map(|route| Route {
-        broker: Arc::clone(&brokers[&route.broker]),
-        spec: route.spec,
-        retry: route.retry,
-        publish_timeout: route.publish_timeout,
-        in_flight_max: route.in_flight_max,
-    });
+    let brokers = Brokers::open(&config.brokers);
+    let routes = config.routes.iter().map(|route| brokers.route(route));
     Relay::new(store, routes.collect(), config.relay)
 }
 

@@ -4,6 +4,7 @@
 //! is wrong is reported all at once as [`Problems`]. The reference for users is the doc comment of
 //! each field.
 
+mod brokers;
 mod problem;
 mod read;
 mod sections;
@@ -22,6 +23,8 @@ use std::{
 };
 
 use posthaste_core::{RetryPolicy, RouteSpec};
+
+use crate::brokers::Adapter;
 
 pub(crate) use problem::{Problem, Problems, redact_url, secrets};
 pub(crate) use read::Shown;
@@ -87,8 +90,8 @@ pub(crate) struct Config {
 pub(crate) struct BrokerConfig {
     /// What routes call it.
     pub(crate) name: String,
-    /// Its scheme chooses the adapter.
-    pub(crate) url: SecretUrl,
+    /// Chosen by the scheme of `url`, with its settings.
+    pub(crate) adapter: Adapter,
 }
 
 /// A route.

@@ -150,6 +150,27 @@ impl<'a> Section<'a> {
         value
     }
 
+    /// The value of a key that is one of a few words, or the default.
+    pub(crate) fn word<T: Copy + PartialEq>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        words: &[(&'static str, T)],
+        reading: &mut Reading,
+    ) -> T {
+        let usual = words.iter().find(|(_, value)| *value == default);
+        let usual = usual.map(|(word, _)| *word).unwrap_or_default();
+        let text = self.or(key, usual.to_owned(), reading);
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return *value;
+        }
+        let what = format!("`{}` is {:?}", self.key(key), redact(&text));
+        let known: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+        let help = format!("give one of {}", known.join(", "));
+        reading.problems.push(Problem::new("PH-2004", what).at(&self.origin(key)).help(help));
+        default
+    }
+
     /// The value of a key that must be set.
     pub(crate) fn required<T: Setting>(
         &mut self,

@@ -7,9 +7,10 @@ use posthaste_relay::Route;
 
 use super::{
     BrokerConfig, Config, LogFormat, LogLevel, Problem, RouteConfig, SecretUrl,
+    brokers::read_broker,
     read::{Reading, Section},
     setting::{ByteSize, Listen, OrOff, Setting, Topics},
-    sources::Table,
+    sources::{Origin, Table},
     validate::{self, Names},
     words::OnDeadWord,
 };
@@ -57,23 +58,15 @@ pub(crate) fn read_all(file: Option<PathBuf>, root: &Table, reading: &mut Readin
 }
 
 fn read_store(mut section: Section<'_>, reading: &mut Reading) -> Option<SecretUrl> {
-    let url: Option<SecretUrl> = section.get("url", reading);
-    let path: Option<PathBuf> = section.get("url_file", reading);
-    let (origin, path_origin) = (section.origin("url"), section.origin("url_file"));
+    let url = validate::url(&mut section, reading);
+    let place = ["url", "url_file"].map(|key| section.origin(key));
+    let origin = place.iter().find(|origin| **origin != Origin::Default);
+    if let (Some(url), Some(origin)) = (&url, origin) {
+        let schemes = crate::stores::SCHEMES;
+        validate::scheme("store.url", url, schemes, origin, &mut reading.problems);
+    }
     section.finish(reading);
-    let problems = &mut reading.problems;
-    if url.is_some() && path.is_some() {
-        let what = format!("`store.url_file` is set, and so is `store.url` ({origin})");
-        problems.push(Problem::new("PH-2009", what).at(&path_origin).help("keep one of them"));
-    }
-    let from_file = path.and_then(|path| validate::secret_file(&path, &path_origin, problems));
-    for (url, origin) in [(&url, &origin), (&from_file, &path_origin)] {
-        if let Some(url) = url {
-            let schemes = crate::adapters::STORE_SCHEMES;
-            validate::scheme("store.url", url, schemes, origin, problems);
-        }
-    }
-    url.or(from_file)
+    url
 }
 
 fn read_relay(mut section: Section<'_>, reading: &mut Reading) -> posthaste_relay::Settings {
@@ -149,23 +142,6 @@ fn read_http(mut section: Section<'_>, reading: &mut Reading) -> Option<SocketAd
     }
     section.finish(reading);
     listen
-}
-
-fn read_broker(
-    mut section: Section<'_>,
-    names: &mut Names,
-    reading: &mut Reading,
-) -> Option<BrokerConfig> {
-    let name = section.required("name", "give it a name that routes can use", reading);
-    names.check(&section, name.as_ref(), &mut reading.problems);
-    let url: Option<SecretUrl> = section.required("url", "for example \"stdout:\"", reading);
-    let (key, origin) = (section.key("url"), section.origin("url"));
-    section.finish(reading);
-    if let Some(url) = &url {
-        let schemes = crate::adapters::BROKER_SCHEMES;
-        validate::scheme(&key, url, schemes, &origin, &mut reading.problems);
-    }
-    Some(BrokerConfig { name: name?, url: url? })
 }
 
 fn read_route(

@@ -2,7 +2,9 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
+use posthaste_broker_http::Secret;
 use posthaste_core::TopicPattern;
+use posthaste_wire::Destination;
 
 use super::{problem::redact_url, sources::Value};
 
@@ -167,17 +169,7 @@ impl Setting for Topics {
     const WANTED: &'static str = "a list of topic patterns, such as [\"orders.*\", \"users\"]";
 
     fn parse(value: &Value) -> Result<Self, Option<String>> {
-        let texts: Vec<&str> = match value {
-            Value::Text(text) => text.split(',').map(str::trim).collect(),
-            Value::List(items) => {
-                let texts = items.iter().map(|item| match &item.value {
-                    Value::Text(text) => Ok(text.as_str()),
-                    _ => Err(Some("every entry must be a string".to_owned())),
-                });
-                texts.collect::<Result<_, _>>()?
-            }
-            _ => return Err(None),
-        };
+        let texts = texts(value)?;
         if texts.is_empty() {
             return Err(Some("it would match nothing".to_owned()));
         }
@@ -214,9 +206,64 @@ impl Setting for Listen {
     }
 }
 
+impl Setting for Destination {
+    const WANTED: &'static str = "a name such as \"shop.{topic}\"";
+
+    fn parse(value: &Value) -> Result<Self, Option<String>> {
+        let Value::Text(text) = value else {
+            return Err(None);
+        };
+        text.parse().map_err(|invalid: posthaste_core::Invalid| Some(invalid.rule))
+    }
+
+    fn show(&self) -> String {
+        self.to_string().show()
+    }
+}
+
+/// Keys that sign; a variable separates them by commas. Never shown.
+#[derive(Clone)]
+pub(crate) struct Secrets(pub(crate) Vec<Secret>);
+
+impl Setting for Secrets {
+    const WANTED: &'static str = "a list of secrets, each `whsec_` and base64";
+
+    fn parse(value: &Value) -> Result<Self, Option<String>> {
+        let secrets = texts(value)?.into_iter().map(Secret::parse).collect::<Result<_, _>>();
+        secrets.map(Self).map_err(|invalid| Some(invalid.rule))
+    }
+
+    fn show(&self) -> String {
+        let hidden: Vec<&str> = self.0.iter().map(|_| "\"***\"").collect();
+        format!("[{}]", hidden.join(", "))
+    }
+}
+
+/// The strings of a list, or of a text between commas.
+fn texts(value: &Value) -> Result<Vec<&str>, Option<String>> {
+    match value {
+        Value::Text(text) => Ok(text.split(',').map(str::trim).collect()),
+        Value::List(items) => {
+            let texts = items.iter().map(|item| match &item.value {
+                Value::Text(text) => Ok(text.as_str()),
+                _ => Err(Some("every entry must be a string".to_owned())),
+            });
+            texts.collect()
+        }
+        _ => Err(None),
+    }
+}
+
 /// A URL that may hold a password: shown redacted, everywhere.
 #[derive(Clone)]
 pub(crate) struct SecretUrl(pub(crate) String);
+
+impl SecretUrl {
+    /// What stands before the colon.
+    pub(crate) fn scheme(&self) -> &str {
+        self.0.split(':').next().unwrap_or_default()
+    }
+}
 
 impl fmt::Debug for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

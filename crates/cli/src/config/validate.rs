@@ -1,12 +1,20 @@
 //! What must hold between values, and between a value and the world.
 
-use std::{collections::BTreeSet, ffi::OsString, fs, path::Path, time::Duration};
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use posthaste_broker_http::Secret;
 
 use super::{
     BrokerConfig, Config, Needs, Problem, SecretUrl,
     problem::redact,
-    read::{Section, nearest},
-    setting::Setting,
+    read::{Reading, Section, nearest},
+    setting::{Secrets, Setting},
     sources::{Origin, Table, Value},
 };
 
@@ -126,10 +134,10 @@ pub(crate) fn scheme(
     known: &[&str],
     origin: &Origin,
     problems: &mut Vec<Problem>,
-) {
-    let scheme = url.0.split(':').next().unwrap_or_default();
+) -> bool {
+    let scheme = url.scheme();
     if known.contains(&scheme) {
-        return;
+        return true;
     }
     let what = format!("`{key}` has the unknown scheme {scheme:?}");
     let mut help = format!("supported: {}", known.join(", "));
@@ -137,10 +145,54 @@ pub(crate) fn scheme(
         help = format!("did you mean `{near}`? {help}");
     }
     problems.push(Problem::new("PH-2010", what).at(origin).help(help));
+    false
+}
+
+/// The section's `url`, or what is in its `url_file`.
+pub(crate) fn url(section: &mut Section<'_>, reading: &mut Reading) -> Option<SecretUrl> {
+    let url: Option<SecretUrl> = section.get("url", reading);
+    let path: Option<PathBuf> = section.get("url_file", reading);
+    let file_key = section.key("url_file");
+    let origin = section.origin("url_file");
+    if url.is_some() && path.is_some() {
+        let (key, place) = (section.key("url"), section.origin("url"));
+        let what = format!("`{file_key}` is set, and so is `{key}` ({place})");
+        let problem = Problem::new("PH-2009", what).at(&origin);
+        reading.problems.push(problem.help("keep one of them"));
+    }
+    let from_file =
+        path.and_then(|path| secret_file(&file_key, &path, &origin, &mut reading.problems));
+    url.or(from_file)
+}
+
+/// The section's `secrets`, or the lines of its `secrets_file`.
+pub(crate) fn secrets(section: &mut Section<'_>, reading: &mut Reading) -> Vec<Secret> {
+    let secrets: Option<Secrets> = section.get("secrets", reading);
+    let path: Option<PathBuf> = section.get("secrets_file", reading);
+    let (key, origin) = (section.key("secrets_file"), section.origin("secrets_file"));
+    let Some(path) = path else {
+        return secrets.map(|secrets| secrets.0).unwrap_or_default();
+    };
+    if secrets.is_some() {
+        let what = format!("`{key}` is set, and so is `{}`", section.key("secrets"));
+        let problem = Problem::new("PH-2009", what).at(&origin);
+        reading.problems.push(problem.help("keep one of them"));
+    }
+    let read = fs::read_to_string(&path).map_err(|error| error.to_string()).and_then(|text| {
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        lines.map(Secret::parse).collect::<Result<_, _>>().map_err(|invalid| invalid.rule)
+    });
+    read.unwrap_or_else(|what| {
+        let what = format!("`{key}` is {:?}: {what}", path.display().to_string());
+        let problem = Problem::new("PH-2011", what).at(&origin);
+        reading.problems.push(problem.help("the file holds one secret a line"));
+        Vec::new()
+    })
 }
 
 /// A URL kept in a file of its own.
-pub(crate) fn secret_file(
+fn secret_file(
+    key: &str,
     path: &Path,
     origin: &Origin,
     problems: &mut Vec<Problem>,
@@ -152,7 +204,7 @@ pub(crate) fn secret_file(
         },
         Err(error) => error.to_string(),
     };
-    let what = format!("`store.url_file` is {:?}: {what}", path.display().to_string());
+    let what = format!("`{key}` is {:?}: {what}", path.display().to_string());
     let help = "the file holds the URL and nothing else; relative paths start where the program \
                 was started";
     problems.push(Problem::new("PH-2011", what).at(origin).help(help));

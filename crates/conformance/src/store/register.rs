@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::try_join_all;
 use posthaste_core::{
-    Grant, Layout, Message, Next, Parked, Retention, Seq, Settlement, Shard, StoreError,
-    StoreErrorKind,
+    Grant, Layout, Message, Next, Parked, Retention, Settlement, Shard, StoreError, StoreErrorKind,
 };
 
 use super::{
@@ -263,7 +262,9 @@ async fn same_topics_change_nothing(kit: Kit) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Being below the position is not being passed: what committed after it is read, and only once.
+/// Being enqueued before is not being passed: what committed after the position is read, and only
+/// once. Whether its seq lies below depends on the store: one that orders messages when it first sees
+/// them gives it a higher one.
 async fn widened_topics_leave_late_commits_to_fetch(kit: Kit) -> Result<(), StoreError> {
     kit.register(ROUTE, &["orders"], 1).await?;
     let mut before = kit.bed.begin().await;
@@ -280,8 +281,6 @@ async fn widened_topics_leave_late_commits_to_fetch(kit: Kit) -> Result<(), Stor
     let parked = due(&kit, &grant).await?;
     assert_eq!(texts(parked.iter().map(|parked| &parked.message)), ["3"]);
     let read = kit.read_from(ROUTE, Shard::WHOLE, &grant.position).await?;
-    let seqs: Vec<Seq> = read.iter().map(|fetched| fetched.seq).collect();
-    assert!(seqs.iter().all(|seq| *seq < parked[0].seq), "{seqs:?}");
     assert_eq!(texts(&messages(read)), ["1", "2"]);
     Ok(())
 }

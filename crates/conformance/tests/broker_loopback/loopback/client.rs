@@ -151,7 +151,7 @@ impl Client {
         }
         let is_whole = outcomes.iter().all(|outcome| *outcome == Outcome::Acked);
         if !is_whole && !self.has(Flaw::NeverRedials) {
-            self.connection.discard(&link).await;
+            self.connection.discard(&link);
         }
         outcomes
     }
@@ -306,6 +306,6 @@ impl Broker for Client {
         if self.has(Flaw::CloseWaitsForTheServer) {
             let _ = self.server.dial().await;
         }
-        drop(self.connection.take().await);
+        drop(self.connection.take());
     }
 }

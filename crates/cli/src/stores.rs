@@ -1,25 +1,20 @@
-//! The only place that names stores and brokers: one `match` per port, by the URL's scheme.
+//! The only place that names stores: one `match`, by the URL's scheme.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use posthaste_broker_memory::MemoryBroker;
-use posthaste_broker_null::NullBroker;
-use posthaste_broker_stdout::StdoutBroker;
-use posthaste_core::{Broker, Store, StoreError, StoreErrorKind};
+use posthaste_core::{Store, StoreError, StoreErrorKind};
 use posthaste_store_postgres::PostgresStore;
 use posthaste_store_sqlite::SqliteStore;
 use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::{
     args::Dialect,
-    config::{BrokerConfig, SecretUrl, secrets},
+    config::{SecretUrl, secrets},
     output::{Fault, NO},
 };
 
 /// Schemes of stores.
-pub(crate) const STORE_SCHEMES: &[&str] = &["postgres", "postgresql", "sqlite"];
-/// Schemes of brokers.
-pub(crate) const BROKER_SCHEMES: &[&str] = &["stdout", "null", "memory"];
+pub(crate) const SCHEMES: &[&str] = &["postgres", "postgresql", "sqlite"];
 
 /// An open database, with what only tools need beyond the port.
 #[derive(Clone)]
@@ -103,8 +98,8 @@ pub(crate) fn print_migrations(dialect: Dialect) -> String {
 
 /// The dialect of a store's URL, whose scheme has been checked.
 pub(crate) fn dialect(url: &SecretUrl) -> Dialect {
-    match url.0.split(':').next() {
-        Some("sqlite") => Dialect::Sqlite,
+    match url.scheme() {
+        "sqlite" => Dialect::Sqlite,
         _ => Dialect::Postgres,
     }
 }
@@ -119,20 +114,6 @@ fn missing_file(url: &SecretUrl) -> Option<String> {
     let options: SqliteConnectOptions = url.0.parse().ok()?;
     let path = options.get_filename();
     (!path.exists()).then(|| path.display().to_string())
-}
-
-/// Opens every broker. All memory brokers are one: it lives as long as the process.
-pub(crate) fn open_brokers(brokers: &[BrokerConfig]) -> BTreeMap<String, Arc<dyn Broker>> {
-    let memory = MemoryBroker::new();
-    let open = |broker: &BrokerConfig| -> Arc<dyn Broker> {
-        match broker.url.0.split(':').next() {
-            Some("stdout") => Arc::new(StdoutBroker::new()),
-            Some("null") => Arc::new(NullBroker::new()),
-            Some("memory") => Arc::new(memory.clone()),
-            other => unreachable!("the configuration was checked against {other:?}"),
-        }
-    };
-    brokers.iter().map(|broker| (broker.name.clone(), open(broker))).collect()
 }
 
 /// Drivers quote URLs when they cannot make sense of them: takes the passwords out, and with them

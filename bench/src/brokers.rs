@@ -1,0 +1,143 @@
+//! From a filled outbox to each real broker, against a plain loop: the same client library, the same
+//! acknowledgements, the same number of messages in flight, nothing else.
+
+mod kafka;
+mod mqtt;
+mod nats;
+mod rabbitmq;
+mod redis;
+
+use std::{sync::Arc, time::Instant};
+
+use anyhow::{Context, Result};
+use async_trait::async_trait;
+use posthaste_core::{Broker, RouteSpec};
+use posthaste_fixtures::{Kind, Options, Server};
+use posthaste_relay::{Relay, Route, Settings};
+use posthaste_store_postgres::PostgresStore;
+use sqlx::{Executor, PgPool};
+use tokio_util::sync::CancellationToken;
+
+use crate::{baseline, fill, report};
+
+/// Messages in flight, of the loop and of the relay.
+const WINDOW: usize = 1024;
+const PAYLOAD_BYTES: usize = 256;
+const TOPIC: &str = "orders";
+
+/// A broker to measure.
+#[async_trait]
+trait Subject: Send + Sync {
+    /// What is measured, for the table.
+    fn name(&self) -> &'static str;
+
+    /// The adapter, as a route would use it; for a hot key as one would set it for that.
+    fn broker(&self, is_hot: bool) -> Result<Arc<dyn Broker>>;
+
+    /// Sends so many messages with the client library alone.
+    async fn plain(&self, messages: usize) -> Result<()>;
+
+    /// Empties it.
+    async fn clear(&self) -> Result<()>;
+}
+
+/// Every broker, or the one named.
+pub(crate) async fn run(
+    server: &str,
+    messages: i64,
+    rounds: usize,
+    only: Option<&str>,
+) -> Result<()> {
+    let (spread_url, spread) = fill::database(server).await?;
+    outbox(&spread, messages, "'customer-' || n % 10000").await?;
+    let (hot_url, hot) = fill::database(server).await?;
+    outbox(&hot, messages, "'hot'").await?;
+    let mut rows = Vec::new();
+    for kind in [Kind::RabbitMq, Kind::Kafka, Kind::Nats, Kind::Redis, Kind::Mosquitto] {
+        if only.is_some_and(|only| !kind.name().eq_ignore_ascii_case(only)) {
+            continue;
+        }
+        let server =
+            tokio::task::spawn_blocking(move || Server::private(kind, &Options::default()))
+                .await?
+                .with_context(|| format!("no {} to measure on", kind.name()))?;
+        for subject in subjects(kind, &server).await? {
+            rows.push(measure(&*subject, messages, rounds, &spread_url, &hot_url).await?);
+        }
+    }
+    report::table(
+        &format!(
+            "{messages} messages of {PAYLOAD_BYTES} B, {WINDOW} in flight, median of {rounds}"
+        ),
+        &["broker", "plain loop", "relay", "ratio", "one hot key", "ratio"],
+        &rows,
+    );
+    Ok(())
+}
+
+async fn subjects(kind: Kind, server: &Server) -> Result<Vec<Box<dyn Subject>>> {
+    Ok(match kind {
+        Kind::RabbitMq => vec![
+            Box::new(rabbitmq::Queue::new(server.url(), false).await?),
+            Box::new(rabbitmq::Queue::new(server.url(), true).await?),
+        ],
+        Kind::Kafka => vec![Box::new(kafka::Topic::new(server.url()).await?)],
+        Kind::Nats => vec![Box::new(nats::Stream::new(server.url()).await?)],
+        Kind::Redis => vec![Box::new(redis::Stream::new(server.url()).await?)],
+        _ => vec![Box::new(mqtt::Session::new(server.url()).await?)],
+    })
+}
+
+async fn measure(
+    subject: &dyn Subject,
+    messages: i64,
+    rounds: usize,
+    spread: &str,
+    hot: &str,
+) -> Result<Vec<String>> {
+    let (mut plains, mut relays, mut hots) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        subject.clear().await?;
+        let start = Instant::now();
+        subject.plain(usize::try_from(messages)?).await?;
+        plains.push(baseline::rate(messages, start));
+        subject.clear().await?;
+        relays.push(relay(spread, messages, subject.broker(false)?).await?);
+        subject.clear().await?;
+        hots.push(relay(hot, messages, subject.broker(true)?).await?);
+    }
+    let [plain, relay, hot] = [&plains, &relays, &hots].map(|rates| report::median(rates));
+    let rate = |rate: f64| format!("{:.1} k/s", rate / 1000.0);
+    Ok(vec![
+        subject.name().to_owned(),
+        rate(plain),
+        rate(relay),
+        format!("{:.2}", relay / plain),
+        rate(hot),
+        format!("{:.2}", hot / plain),
+    ])
+}
+
+/// Drains the outbox through a route that starts at the beginning.
+async fn relay(url: &str, messages: i64, broker: Arc<dyn Broker>) -> Result<f64> {
+    let store = Arc::new(PostgresStore::connect(url).await?);
+    let name = format!("drain-{}", fastrand::u64(..));
+    let spec = RouteSpec { name, topics: vec![TOPIC.parse()?], shards: 1 };
+    let route = Route { in_flight_max: WINDOW, ..Route::new(spec, broker) };
+    let relay = Relay::new(store, vec![route], Settings::default());
+    let start = Instant::now();
+    relay.run_once(CancellationToken::new()).await?;
+    Ok(baseline::rate(messages, start))
+}
+
+async fn outbox(pool: &PgPool, messages: i64, key: &'static str) -> Result<()> {
+    let statement = format!(
+        "INSERT INTO posthaste.outbox (topic, key, payload)
+         SELECT '{TOPIC}', {key}, decode(repeat('ab', {PAYLOAD_BYTES}), 'hex')
+         FROM generate_series(1, {messages}) n"
+    );
+    pool.execute(sqlx::AssertSqlSafe(statement)).await?;
+    pool.execute("VACUUM ANALYZE posthaste.outbox").await?;
+    pool.execute("CHECKPOINT").await?;
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! One round of messages through a producer: all handed over in order, then every answer awaited.
+
+use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
+
+use posthaste_core::Failure;
+use posthaste_wire::Part;
+use rdkafka::types::RDKafkaErrorCode as Code;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::{
+    connect::{Producer, Reports, Ticket},
+    publish::Until,
+    record,
+};
+
+/// How long a client that found all servers down is given to find one after all: it tries the
+/// addresses of a name one after the other, and calls each that fails "all down".
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// How soon a full client is asked again.
+const FULL_PAUSE: Duration = Duration::from_millis(2);
+
+/// How soon a client that has stopped is looked after again.
+const STOPPED_PAUSE: Duration = Duration::from_millis(10);
+
+/// What became of a message in a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Acked,
+    /// The client said so.
+    Failed(Code),
+    /// It was not handed to the client, because others before it failed.
+    Unsent,
+    /// It was not handed to the client, which was full until the end.
+    Throttled,
+    /// It was, and nothing was heard of it since.
+    Lost(Failure),
+}
+
+/// Sends these messages of a part and awaits what becomes of them.
+pub(crate) async fn pipeline(
+    producer: &Producer,
+    part: &[Part<'_>],
+    todo: &[usize],
+    untimed: &HashSet<usize>,
+    until: Until,
+) -> Vec<Answer> {
+    let reports = Arc::new(Reports::new(todo.len()));
+    let mut handing = HandOver { producer, part, untimed, reports: &reports, kept: Vec::new() };
+    handing.all(todo, until).await;
+    let kept = handing.kept;
+    let lost = wait(producer, &reports, until).await;
+    let mut kept = kept.into_iter().peekable();
+    let answer = |at: usize| {
+        if let Some((_, answer)) = kept.next_if(|(kept, _)| *kept == at) {
+            return answer;
+        }
+        match reports.get(at) {
+            Some(Ok(())) => Answer::Acked,
+            Some(Err(code)) => Answer::Failed(code),
+            None => Answer::Lost(lost.clone().unwrap_or_else(timed_out)),
+        }
+    };
+    (0..todo.len()).map(answer).collect()
+}
+
+struct HandOver<'a> {
+    producer: &'a Producer,
+    part: &'a [Part<'a>],
+    /// What goes without its timestamp.
+    untimed: &'a HashSet<usize>,
+    reports: &'a Arc<Reports>,
+    /// What did not get in, by place, in order.
+    kept: Vec<(usize, Answer)>,
+}
+
+impl HandOver<'_> {
+    async fn all(&mut self, todo: &[usize], until: Until) {
+        let mut failed_keys: HashSet<&str> = HashSet::new();
+        let mut is_over = None;
+        for (at, &index) in todo.iter().enumerate() {
+            let key = self.part[index].delivery.message.key.as_deref();
+            if self.reports.have_failure() {
+                is_over.get_or_insert(Answer::Unsent);
+            }
+            let is_behind = key.is_some_and(|key| failed_keys.contains(key));
+            let error = match &is_over {
+                Some(answer) => answer.clone(),
+                None if is_behind => Answer::Unsent,
+                None => match self.one(at, index, until).await {
+                    Ok(()) => continue,
+                    Err(Code::Fatal) => is_over.insert(Answer::Unsent).clone(),
+                    Err(Code::QueueFull) => is_over.insert(Answer::Throttled).clone(),
+                    Err(code) => Answer::Failed(code),
+                },
+            };
+            failed_keys.extend(key);
+            self.kept.push((at, error));
+            self.reports.forget();
+        }
+    }
+
+    /// Hands over one message, waiting for room if there is none.
+    async fn one(&self, at: usize, index: usize, until: Until) -> Result<(), Code> {
+        let ticket = Ticket { reports: Arc::clone(self.reports), index: at };
+        let mut record = record::record(&self.part[index], ticket);
+        if self.untimed.contains(&index) {
+            record.timestamp = None;
+        }
+        loop {
+            let (error, back) = match self.producer.client().send(record) {
+                Ok(()) => return Ok(()),
+                Err(refused) => refused,
+            };
+            let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
+            let again = Instant::now() + FULL_PAUSE;
+            if code != Code::QueueFull || again >= until.answers {
+                return Err(code);
+            }
+            record = back;
+            sleep_until(again).await;
+        }
+    }
+}
+
+/// Waits for every report; says why where some will not come.
+async fn wait(producer: &Producer, reports: &Reports, until: Until) -> Option<Failure> {
+    let health = producer.health();
+    let mut stopped_at = None;
+    loop {
+        let mut changed = pin!(health.changed.notified());
+        changed.as_mut().enable();
+        if reports.are_complete() {
+            return None;
+        }
+        let is_fatal = producer.fatal().is_some();
+        if is_fatal {
+            // What waits would wait for ever; what is on its way is answered yet, and may have to wait
+            // then, too.
+            stopped_at.get_or_insert_with(Instant::now);
+            producer.purge(false).await;
+        }
+        let down_since = health.down_since();
+        let limit = [stopped_at, down_since].into_iter().flatten().map(|since| since + PATIENCE);
+        let limit = limit.fold(until.answers, Instant::min);
+        let pause = if is_fatal { (Instant::now() + STOPPED_PAUSE).min(limit) } else { limit };
+        let event = async {
+            tokio::select! {
+                () = reports.complete.notified() => {}
+                () = changed => {}
+            }
+        };
+        if timeout_at(pause, event).await.is_err() && Instant::now() >= limit {
+            return Some(match down_since {
+                _ if limit >= until.answers => timed_out(),
+                Some(_) => down(producer),
+                None => Failure::new("producer", "the client stopped"),
+            });
+        }
+    }
+}
+
+fn timed_out() -> Failure {
+    Failure::new("timeout", "no answer in time")
+}
+
+fn down(producer: &Producer) -> Failure {
+    let last = producer.health().last();
+    last.unwrap_or_else(|| Failure::new("connection", "all servers are down"))
+}

@@ -1,0 +1,289 @@
+//! What a user says about the server.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use percent_encoding::percent_decode_str;
+use posthaste_core::Invalid;
+use posthaste_wire::Wire;
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use url::Url;
+use uuid::Uuid;
+
+use crate::packet;
+
+/// Ports that clients use if they are not told.
+const PORT_DEFAULT: u16 = 1883;
+const TLS_PORT_DEFAULT: u16 = 8883;
+
+/// How to reach and use a server.
+#[derive(Clone)]
+pub struct Config {
+    /// `mqtt://user:password@host:1883`, or `mqtts://host:8883` for TLS. User and password are
+    /// percent-encoded and may be left out, as may the port.
+    pub url: String,
+    /// How messages are written.
+    pub wire: Wire,
+    /// Certificates (PEM) to trust besides the public ones. Only with `mqtts://`.
+    pub ca_file: Option<PathBuf>,
+    /// The client identifier that the publisher connects with; `None` makes one up for each
+    /// [`MqttBroker`](crate::MqttBroker). Two that use the same one throw each other out.
+    pub client_id: Option<String>,
+    /// What to do about a message that the server took, and nobody subscribes to.
+    pub unmatched: Unmatched,
+    /// How many messages of a key may be on their way at once.
+    pub ordering: Ordering,
+}
+
+/// A message that the server acknowledges with "no matching subscribers" (0x10) is nowhere: it has
+/// been discarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unmatched {
+    /// It is rejected as `unroutable`, so that it can be sent again when somebody subscribes.
+    #[default]
+    Reject,
+    /// It counts as delivered: for topics where not being listened to is normal.
+    Accept,
+}
+
+/// How many messages of a key may be on their way at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ordering {
+    /// One. A message that the server refuses is never overtaken.
+    #[default]
+    Strict,
+    /// As many as a call holds, as long as they go to one topic. Faster for hot keys; the server
+    /// may refuse one (size, quota, payload format) and take the next of its key.
+    Pipelined,
+}
+
+impl Unmatched {
+    /// Every choice, with its name in configuration.
+    pub const ALL: [(&'static str, Self); 2] = [("reject", Self::Reject), ("accept", Self::Accept)];
+}
+
+impl Ordering {
+    /// Every ordering, with its name in configuration.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("strict", Self::Strict), ("pipelined", Self::Pipelined)];
+}
+
+impl Config {
+    /// This server, everything else as usual.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            wire: Wire::default(),
+            ca_file: None,
+            client_id: None,
+            unmatched: Unmatched::default(),
+            ordering: Ordering::default(),
+        }
+    }
+
+    /// Checks everything.
+    pub(crate) fn target(&self) -> Result<Target, Invalid> {
+        let url = parse(&self.url)?;
+        let is_tls = url.scheme() == "mqtts";
+        let host = match url.host() {
+            Some(url::Host::Domain(name)) => name.to_owned(),
+            Some(url::Host::Ipv4(address)) => address.to_string(),
+            Some(url::Host::Ipv6(address)) => address.to_string(),
+            None => return Err(wrong(&url, "needs a host, as in `mqtt://host:1883`")),
+        };
+        let port = url.port().unwrap_or(if is_tls { TLS_PORT_DEFAULT } else { PORT_DEFAULT });
+        let tls = match &self.ca_file {
+            _ if is_tls => Some(tls(&host, self.ca_file.as_ref())?),
+            Some(file) => {
+                let rule = "is of use with `mqtts://` only";
+                return Err(Invalid::new("ca_file", &file.display().to_string(), rule));
+            }
+            None => None,
+        };
+        if let Some(id) = &self.client_id
+            && (id.is_empty() || !packet::is_text(id))
+        {
+            let rule = "must be 1 to 65535 bytes without control characters";
+            return Err(Invalid::new("client_id", id, rule));
+        }
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8().map(|t| t.into_owned());
+        let user = decoded(url.username())
+            .ok()
+            .filter(|user| user.is_empty() || packet::is_text(user))
+            .ok_or_else(|| wrong(&url, "must have a user name without control characters"))?;
+        let password: Vec<u8> = percent_decode_str(url.password().unwrap_or_default()).collect();
+        if password.len() > usize::from(u16::MAX) {
+            return Err(wrong(&url, "must have a password of at most 65535 bytes"));
+        }
+        let client_id = self.client_id.clone().unwrap_or_else(|| fresh_client_id("posthaste"));
+        Ok(Target {
+            host,
+            port,
+            tls,
+            user: Some(user).filter(|user| !user.is_empty()),
+            password: url.password().map(|_| password),
+            client_id,
+        })
+    }
+}
+
+/// No password is shown.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = parse(&self.url).map_or_else(|_| "(not valid)".to_owned(), |url| shown(&url));
+        f.debug_struct("Config")
+            .field("url", &url)
+            .field("wire", &self.wire)
+            .field("ca_file", &self.ca_file)
+            .field("client_id", &self.client_id)
+            .field("unmatched", &self.unmatched)
+            .field("ordering", &self.ordering)
+            .finish()
+    }
+}
+
+/// A configuration that has been checked.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Vec<u8>>,
+    pub(crate) client_id: String,
+}
+
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) name: ServerName<'static>,
+    pub(crate) client: Arc<ClientConfig>,
+}
+
+/// A client identifier that nobody else has.
+pub(crate) fn fresh_client_id(prefix: &str) -> String {
+    format!("{prefix}-{}", Uuid::new_v4())
+}
+
+fn parse(text: &str) -> Result<Url, Invalid> {
+    const RULE: &str = "must be like `mqtt://user:password@host:1883` or `mqtts://host:8883`";
+    // What cannot be taken apart is not shown: there may be a password anywhere in it.
+    let url = Url::parse(text).map_err(|_| Invalid::new("url", "…", RULE))?;
+    if !matches!(url.scheme(), "mqtt" | "mqtts") {
+        return Err(Invalid::new("url", &format!("{}:…", url.scheme()), RULE));
+    }
+    if url.query_pairs().any(|(name, _)| name.eq_ignore_ascii_case("qos")) {
+        let rule = "must not choose a QoS: it is always 1. With QoS 0 nobody would know what \
+                    arrived, and QoS 2 protects no more than the message's id does";
+        return Err(wrong(&url, rule));
+    }
+    let has_more = url.query().is_some() || url.fragment().is_some();
+    if has_more || !matches!(url.path(), "" | "/") {
+        return Err(wrong(&url, "must end after the port"));
+    }
+    Ok(url)
+}
+
+fn wrong(url: &Url, rule: &str) -> Invalid {
+    Invalid::new("url", &shown(url), rule)
+}
+
+/// The URL without its password.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    if url.password().is_some() {
+        // Fails only where there can be no password.
+        let _ = url.set_password(Some("***"));
+    }
+    url.into()
+}
+
+fn tls(host: &str, ca_file: Option<&PathBuf>) -> Result<Tls, Invalid> {
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| Invalid::new("url", host, "must have a host that a certificate can name"))?;
+    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if let Some(file) = ca_file {
+        let shown = file.display().to_string();
+        let wrong = |rule: String| Invalid::new("ca_file", &shown, &rule);
+        let certificates: Result<Vec<_>, _> =
+            CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+        let certificates = certificates
+            .map_err(|error| wrong(format!("must be a file of PEM certificates: {error}")))?;
+        if certificates.is_empty() {
+            return Err(wrong("must hold at least one PEM certificate".to_owned()));
+        }
+        for certificate in certificates {
+            roots
+                .add(certificate)
+                .map_err(|error| wrong(format!("must hold usable certificates: {error}")))?;
+        }
+    }
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Invalid::new("url", host, &format!("needs TLS: {error}")))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Tls { name, client: Arc::new(client) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(url: &str) -> Invalid {
+        Config::new(url).target().err().expect("must be refused")
+    }
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let target = Config::new("mqtt://a%20b:p%40ss@example.com").target().unwrap();
+        assert_eq!((target.host.as_str(), target.port), ("example.com", 1883));
+        assert_eq!(target.user.as_deref(), Some("a b"));
+        assert_eq!(target.password.as_deref(), Some(&b"p@ss"[..]));
+        assert!(target.tls.is_none());
+        let target = Config::new("mqtts://[::1]:99/").target().unwrap();
+        assert_eq!((target.host.as_str(), target.port), ("::1", 99));
+        assert!(target.tls.is_some() && target.user.is_none() && target.password.is_none());
+        assert_eq!(Config::new("mqtts://h").target().unwrap().port, 8883);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_said_without_its_password() {
+        for url in [
+            "amqp://u:hunter2@h",
+            "mqtt://u:hunter2@h/path",
+            "mqtt://u:hunter2@h:1/?x=1",
+            "mqtt://u:hunter2@h?qos=0",
+            "mqtt://u:hunter2@h:99999",
+            "u:hunter2@h",
+            "mqtt://u%00:hunter2@h",
+        ] {
+            let invalid = refused(url);
+            assert_eq!(invalid.field, "url", "{url}");
+            assert!(!invalid.to_string().contains("hunter2"), "{invalid}");
+        }
+        assert!(refused("mqtt://h?qos=0").rule.contains("always 1"));
+    }
+
+    #[test]
+    fn debug_shows_no_password() {
+        let text = format!("{:?}", Config::new("mqtt://u:hunter2@h"));
+        assert!(text.contains("mqtt://u:***@h") && !text.contains("hunter2"), "{text}");
+        assert!(!format!("{:?}", Config::new("mqtt//u:hunter2@h")).contains("hunter2"));
+    }
+
+    #[test]
+    fn other_fields_are_checked() {
+        let mut config = Config::new("mqtt://h");
+        config.ca_file = Some("ca.pem".into());
+        assert_eq!(config.target().err().unwrap().field, "ca_file");
+        config.url = "mqtts://h".into();
+        config.ca_file = Some("/no/such/file.pem".into());
+        assert_eq!(config.target().err().unwrap().field, "ca_file");
+        config.ca_file = None;
+        config.client_id = Some(String::new());
+        assert_eq!(config.target().err().unwrap().field, "client_id");
+    }
+}

@@ -1,0 +1,360 @@
+//! Publishing.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_nats::{
+    Subject,
+    jetstream::{
+        context::{PublishAckFuture, PublishError, PublishErrorKind},
+        message::PublishMessage,
+    },
+};
+use async_trait::async_trait;
+use futures::FutureExt;
+use posthaste_core::{
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Invalid,
+    Outcome, TopicPattern,
+};
+use posthaste_wire::{Call, Connection, Link, Outgoing, Part, PerKey};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::{
+    Config,
+    config::Settings,
+    connect::{self, Session},
+    headers,
+    outcome::{Trouble, outcome},
+    streams::Pace,
+    subject,
+};
+
+/// Most messages worth giving in one call.
+const CALL_MESSAGES_MAX: usize = 512;
+
+/// Publishes to JetStream.
+pub struct NatsBroker {
+    settings: Settings,
+    connection: Connection<Session>,
+}
+
+impl NatsBroker {
+    /// Checks the configuration. Connects when there is something to publish.
+    ///
+    /// # Errors
+    /// When the configuration cannot be right: names the field and the rule.
+    pub fn open(config: Config) -> Result<Self, Invalid> {
+        let settings = Settings::new(&config)?;
+        let readable = |field, path: &std::path::Path, found: Result<(), String>| {
+            found.map_err(|why| Invalid::new(field, &path.display().to_string(), &why))
+        };
+        if let Some(path) = &config.ca_file {
+            readable("ca_file", path, connect::certificates(path).map(|_| ()))?;
+        }
+        if let Some(path) = &config.credentials_file {
+            let found = std::fs::metadata(path).map(|_| ()).map_err(|error| error.to_string());
+            readable("credentials_file", path, found)?;
+        }
+        Ok(Self { settings, connection: Connection::default() })
+    }
+
+    async fn session(&self, until: Instant) -> Result<Link<Session>, Trouble> {
+        let dial = || Session::dial(&self.settings, until.duration_since(Instant::now()));
+        let session = match timeout_at(until, self.connection.get(dial())).await {
+            Ok(session) => session?,
+            Err(_) => return Err(Trouble::NotDialled),
+        };
+        if !session.is_down() {
+            return Ok(session);
+        }
+        self.replace(&session).await;
+        match timeout_at(until, self.connection.get(dial())).await {
+            Ok(session) => session,
+            Err(_) => Err(Trouble::NotDialled),
+        }
+    }
+
+    /// Closes a session, so that what it holds cannot arrive after what its successor sends.
+    async fn replace(&self, session: &Link<Session>) {
+        session.close().await;
+        self.connection.discard(session);
+    }
+
+    /// Refuses what NATS would not take, or not carry unchanged.
+    fn check(
+        &self,
+        delivery: &Delivery,
+        outgoing: &Outgoing<'_>,
+        bytes_max: usize,
+    ) -> Result<(), Failure> {
+        subject::check(&outgoing.destination)?;
+        let Settings { wire, stream, .. } = &self.settings;
+        let headers = headers::check(delivery, outgoing, wire.profile, stream.as_deref())?;
+        let bytes = headers + outgoing.body.len();
+        if bytes > bytes_max {
+            let detail = format!(
+                "{bytes} bytes with headers are more than the {bytes_max} that the server takes \
+                 (max_payload)"
+            );
+            return Err(Failure::new("too-large", detail));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Broker for NatsBroker {
+    fn capabilities(&self) -> BrokerCapabilities {
+        BrokerCapabilities { call_order: CallOrder::PerKey, call_messages_max: CALL_MESSAGES_MAX }
+    }
+
+    async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
+        let until = Instant::now() + deadline;
+        let session = self.session(until).await;
+        let bytes_max = session.as_ref().map_or(usize::MAX, |session| session.bytes_max);
+        let mut call = Call::checked(
+            &self.settings.wire,
+            &headers::NAMES,
+            PerKey::SameDestination,
+            messages,
+            |delivery, outgoing| self.check(delivery, outgoing, bytes_max),
+        );
+        loop {
+            let part = call.next_part();
+            if part.is_empty() {
+                return call.finish();
+            }
+            let outcomes = match &session {
+                Ok(session) => self.send(session, &part, until).await,
+                Err(trouble) => vec![outcome(trouble); part.len()],
+            };
+            call.report(part, outcomes);
+        }
+    }
+
+    async fn examine(&self, topics: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
+        crate::examine::examine(&self.settings, topics).await
+    }
+
+    async fn close(&self) {
+        // Nothing is on its way: every publish has its answer.
+        if let Some(session) = self.connection.take() {
+            session.close().await;
+        }
+    }
+}
+
+/// A part of a call on its way.
+struct Sending<'a, 'b> {
+    session: &'a Session,
+    part: &'a [Part<'b>],
+    until: Instant,
+    outcomes: Vec<Option<Outcome>>,
+    /// Keys that a message failed of.
+    failed: HashSet<&'a str>,
+    /// The session is lost or stuck.
+    is_over: bool,
+    /// The session remembers what may have changed by the next call.
+    is_stale: bool,
+}
+
+impl NatsBroker {
+    /// Sends a part and waits for the answers.
+    async fn send(
+        &self,
+        session: &Link<Session>,
+        part: &[Part<'_>],
+        until: Instant,
+    ) -> Vec<Outcome> {
+        let outcomes = vec![None; part.len()];
+        let failed = HashSet::new();
+        let (is_over, is_stale) = (false, false);
+        let mut sending = Sending { session, part, until, outcomes, failed, is_over, is_stale };
+        let mut waiting: Vec<usize> = (0..part.len()).collect();
+        while !waiting.is_empty() {
+            let (now, later) = sending.round(waiting).await;
+            let unanswered = self.hand_over(&mut sending, now).await;
+            sending.answers(unanswered).await;
+            waiting = later;
+        }
+        if sending.is_over {
+            self.replace(session).await;
+        } else if sending.is_stale {
+            // Others may be using it, so it is left open for them.
+            self.connection.discard(session);
+        }
+        let held =
+            || Outcome::Unreachable(Failure::new("held", "an earlier message of the key failed"));
+        sending.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(held)).collect()
+    }
+
+    /// Gives messages to the driver, in order, and returns what is to be answered.
+    async fn hand_over(
+        &self,
+        sending: &mut Sending<'_, '_>,
+        now: Vec<usize>,
+    ) -> Vec<(usize, PublishAckFuture)> {
+        let Settings { wire, stream, .. } = &self.settings;
+        let mut unanswered = Vec::with_capacity(now.len());
+        for index in now {
+            let Part { delivery, outgoing, .. } = &sending.part[index];
+            if sending.has_failed(index) {
+                continue;
+            }
+            if sending.session.is_down() {
+                sending.fail(index, &Trouble::LostBefore);
+                continue;
+            }
+            let map = match headers::map(delivery, outgoing, wire.profile, stream.as_deref()) {
+                Ok(map) => map,
+                Err(failure) => {
+                    sending.settle(index, Outcome::Rejected(failure));
+                    continue;
+                }
+            };
+            let message = PublishMessage::build().headers(map).payload(outgoing.body.clone());
+            let subject = Subject::from(outgoing.destination.as_ref());
+            let sent = sending.session.context.send_publish(subject, message);
+            match timeout_at(sending.until, sent).await {
+                Ok(Ok(answer)) => unanswered.push((index, answer)),
+                Ok(Err(error)) => sending.fail(index, &not_taken(error)),
+                Err(_) => sending.fail(index, &Trouble::NotTaken),
+            }
+        }
+        unanswered
+    }
+}
+
+/// Why the driver did not take a message.
+fn not_taken(error: PublishError) -> Trouble {
+    match error.kind() {
+        // The task that it would go to has ended.
+        PublishErrorKind::Other | PublishErrorKind::BrokenPipe => Trouble::LostBefore,
+        PublishErrorKind::TimedOut => Trouble::NotTaken,
+        _ => Trouble::Answer(error),
+    }
+}
+
+/// What is on its way of a key in a round.
+struct Lane {
+    /// Bytes of the first.
+    bytes: usize,
+    /// Whether more may follow, once it is known.
+    pace: Option<Pace>,
+    is_closed: bool,
+}
+
+impl<'a> Sending<'a, '_> {
+    fn key(&self, index: usize) -> Option<&'a str> {
+        self.part[index].delivery.message.key.as_deref()
+    }
+
+    fn has_failed(&self, index: usize) -> bool {
+        self.key(index).is_some_and(|key| self.failed.contains(key))
+    }
+
+    fn settle(&mut self, index: usize, outcome: Outcome) {
+        if outcome != Outcome::Acked
+            && let Some(key) = self.key(index)
+        {
+            self.failed.insert(key);
+        }
+        self.outcomes[index] = Some(outcome);
+    }
+
+    fn fail(&mut self, index: usize, trouble: &Trouble) {
+        self.is_over |= matches!(
+            trouble,
+            Trouble::Lost | Trouble::LostBefore | Trouble::Silence | Trouble::NotTaken
+        );
+        self.is_stale |= matches!(trouble, Trouble::Denied(_));
+        let outcome = outcome(trouble);
+        if matches!(&outcome, Outcome::Unreachable(failure) if failure.class == "full") {
+            self.session.streams.be_careful();
+        }
+        self.settle(index, outcome);
+    }
+
+    /// Splits what waits into what may go together now and what has to wait for its answers.
+    async fn round(&self, waiting: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
+        let mut lanes: HashMap<&str, Lane> = HashMap::new();
+        let (mut now, mut later) = (Vec::with_capacity(waiting.len()), Vec::new());
+        for index in waiting {
+            if self.has_failed(index) {
+                continue;
+            }
+            let Some(key) = self.key(index) else {
+                now.push(index);
+                continue;
+            };
+            let outgoing = &self.part[index].outgoing;
+            let bytes = weight(outgoing);
+            match lanes.get_mut(key) {
+                None => {
+                    lanes.insert(key, Lane { bytes, pace: None, is_closed: false });
+                    now.push(index);
+                }
+                Some(lane) => {
+                    if !lane.is_closed {
+                        let pace = match lane.pace {
+                            Some(pace) => pace,
+                            None => self.session.pace(&outgoing.destination).await,
+                        };
+                        lane.pace = Some(pace);
+                        lane.is_closed = match pace {
+                            Pace::OneByOne => true,
+                            Pace::Together { bytes_max } => bytes.max(lane.bytes) > bytes_max,
+                        };
+                    }
+                    if lane.is_closed { later.push(index) } else { now.push(index) }
+                }
+            }
+        }
+        (now, later)
+    }
+
+    /// Waits for answers, in the order in which they come.
+    async fn answers(&mut self, unanswered: Vec<(usize, PublishAckFuture)>) {
+        let mut alarm = std::pin::pin!(sleep_until(self.until));
+        for (index, answer) in unanswered {
+            let subject = self.part[index].outgoing.destination.as_ref();
+            let mut answer = answer.into_future();
+            let answered = match (&mut answer).now_or_never() {
+                Some(answered) => Ok(answered),
+                None => tokio::select! {
+                    biased;
+                    answered = &mut answer => Ok(answered),
+                    trouble = self.session.no_answer(subject) => Err(trouble),
+                    () = &mut alarm => Err(Trouble::Silence),
+                },
+            };
+            match answered {
+                // A duplicate is stored, too: an earlier copy is.
+                Ok(Ok(_)) => self.settle(index, Outcome::Acked),
+                Ok(Err(error)) => {
+                    let trouble = match error.kind() {
+                        PublishErrorKind::StreamNotFound => self.nobody(subject).await,
+                        _ => Trouble::Answer(error),
+                    };
+                    self.fail(index, &trouble);
+                }
+                Err(trouble) => self.fail(index, &trouble),
+            }
+        }
+    }
+
+    async fn nobody(&self, subject: &str) -> Trouble {
+        let asked = timeout_at(self.until, self.session.no_responders(subject)).await;
+        asked.unwrap_or_else(|_| Trouble::NoStream(subject.to_owned()))
+    }
+}
+
+/// Bytes of a message in a stream, at most: percent-encoding makes three of one.
+fn weight(outgoing: &Outgoing<'_>) -> usize {
+    let headers: usize =
+        outgoing.headers.iter().map(|(name, value)| name.len() + 3 * value.len() + 4).sum();
+    outgoing.body.len() + headers + 3 * outgoing.content_type.len() + 512
+}

@@ -1,0 +1,220 @@
+//! What a user says about the server.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use percent_encoding::percent_decode_str;
+use posthaste_core::Invalid;
+use posthaste_wire::Wire;
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use url::Url;
+
+/// The port that clients use if they are not told.
+const PORT_DEFAULT: u16 = 6379;
+
+/// How to reach and use a server.
+#[derive(Clone)]
+pub struct Config {
+    /// `redis://user:password@host:6379/0`, or `rediss://` for TLS. User and password are
+    /// percent-encoded and may be left out, as may the port and the number of the database (0).
+    pub url: String,
+    /// How messages are written.
+    pub wire: Wire,
+    /// Certificates (PEM) to trust besides the public ones. Only with `rediss://`.
+    pub ca_file: Option<PathBuf>,
+    /// About how many entries a stream keeps (`MAXLEN ~`). The oldest are deleted, whether or not
+    /// they have been read. `None`: streams grow until somebody trims them.
+    pub max_length: Option<u64>,
+    /// How many replicas must confirm a message before it counts as delivered (`WAIT`).
+    pub wait_replicas: u32,
+}
+
+impl Config {
+    /// This server, everything else as usual: streams grow, and no replica is waited for.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            wire: Wire::default(),
+            ca_file: None,
+            max_length: None,
+            wait_replicas: 0,
+        }
+    }
+
+    /// Checks everything.
+    pub(crate) fn target(&self) -> Result<Target, Invalid> {
+        let url = parse(&self.url)?;
+        let is_tls = url.scheme() == "rediss";
+        let host = match url.host() {
+            Some(url::Host::Domain(name)) => name.to_owned(),
+            Some(url::Host::Ipv4(address)) => address.to_string(),
+            Some(url::Host::Ipv6(address)) => address.to_string(),
+            None => return Err(wrong(&url, "needs a host, as in `redis://host:6379`")),
+        };
+        let database = match url.path().trim_matches('/') {
+            "" => 0,
+            number => number
+                .parse()
+                .map_err(|_| wrong(&url, "must end with the number of a database, or nothing"))?,
+        };
+        let tls = match &self.ca_file {
+            _ if is_tls => Some(tls(&host, self.ca_file.as_ref())?),
+            Some(file) => {
+                let rule = "is of use with `rediss://` only";
+                return Err(Invalid::new("ca_file", &file.display().to_string(), rule));
+            }
+            None => None,
+        };
+        if self.max_length == Some(0) {
+            return Err(Invalid::new("max_length", "0", "must be at least 1, or left out"));
+        }
+        let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+        Ok(Target {
+            host,
+            port: url.port().unwrap_or(PORT_DEFAULT),
+            database,
+            tls,
+            user: Some(decoded(url.username())).filter(|user| !user.is_empty()),
+            password: url.password().map(decoded),
+        })
+    }
+}
+
+/// No password is shown.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = parse(&self.url).map_or_else(|_| "(not valid)".to_owned(), |url| shown(&url));
+        f.debug_struct("Config")
+            .field("url", &url)
+            .field("wire", &self.wire)
+            .field("ca_file", &self.ca_file)
+            .field("max_length", &self.max_length)
+            .field("wait_replicas", &self.wait_replicas)
+            .finish()
+    }
+}
+
+/// A configuration that has been checked.
+pub(crate) struct Target {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) database: u32,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) user: Option<Vec<u8>>,
+    pub(crate) password: Option<Vec<u8>>,
+}
+
+pub(crate) struct Tls {
+    pub(crate) name: ServerName<'static>,
+    pub(crate) client: Arc<ClientConfig>,
+}
+
+/// The server's address and nothing else.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+fn parse(text: &str) -> Result<Url, Invalid> {
+    const RULE: &str = "must be like `redis://user:password@host:6379/0` or `rediss://host:6379`";
+    // What cannot be taken apart is not shown: there may be a password anywhere in it.
+    let url = Url::parse(text).map_err(|_| Invalid::new("url", "…", RULE))?;
+    if !matches!(url.scheme(), "redis" | "rediss") {
+        return Err(Invalid::new("url", &format!("{}:…", url.scheme()), RULE));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong(&url, "must end after the number of the database"));
+    }
+    if !url.username().is_empty() && url.password().is_none() {
+        return Err(wrong(&url, "names a user and no password; a password alone is `:password@`"));
+    }
+    Ok(url)
+}
+
+fn wrong(url: &Url, rule: &str) -> Invalid {
+    Invalid::new("url", &shown(url), rule)
+}
+
+/// The URL without its password, and without what may have been meant as one.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    // These fail only where there can be neither user nor password.
+    let _ = match url.password() {
+        Some(_) => url.set_password(Some("***")),
+        None => url.set_username(""),
+    };
+    url.into()
+}
+
+fn tls(host: &str, ca_file: Option<&PathBuf>) -> Result<Tls, Invalid> {
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| Invalid::new("url", host, "must have a host that a certificate can name"))?;
+    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if let Some(file) = ca_file {
+        let wrong = |rule: &str| Invalid::new("ca_file", &file.display().to_string(), rule);
+        let certificates: Vec<_> = CertificateDer::pem_file_iter(file)
+            .and_then(Iterator::collect)
+            .map_err(|error| wrong(&format!("must be a PEM file: {error}")))?;
+        if certificates.is_empty() {
+            return Err(wrong("must hold at least one certificate"));
+        }
+        for certificate in certificates {
+            roots
+                .add(certificate)
+                .map_err(|error| wrong(&format!("must hold certificates: {error}")))?;
+        }
+    }
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Invalid::new("url", host, &format!("cannot be used with TLS: {error}")))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Tls { name, client: Arc::new(client) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let target = Config::new("redis://re%40l:p%2Fw%20d@[::1]:7000/3").target().unwrap();
+        assert_eq!((target.host.as_str(), target.port, target.database), ("::1", 7000, 3));
+        assert_eq!(target.user.as_deref(), Some(&b"re@l"[..]));
+        assert_eq!(target.password.as_deref(), Some(&b"p/w d"[..]));
+        let target = Config::new("rediss://:secret@cache.example").target().unwrap();
+        assert_eq!((target.port, target.database, target.tls.is_some()), (6379, 0, true));
+        assert_eq!((target.user, target.password.as_deref()), (None, Some(&b"secret"[..])));
+        assert_eq!(target.host, "cache.example");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_password_shown() {
+        let ca = Some(PathBuf::from("/nowhere/ca.pem"));
+        for (config, field) in [
+            (Config::new("not a url hunter2"), "url"),
+            (Config::new("http://u:hunter2@host"), "url"),
+            (Config::new("redis://u:hunter2@host/zero"), "url"),
+            (Config::new("redis://u:hunter2@host?protocol=resp3"), "url"),
+            (Config::new("rediss://u:hunter2@host#insecure"), "url"),
+            (Config::new("redis://hunter2@host"), "url"),
+            (Config::new("redis://"), "url"),
+            (Config { ca_file: ca.clone(), ..Config::new("redis://host") }, "ca_file"),
+            (Config { ca_file: ca, ..Config::new("rediss://host") }, "ca_file"),
+            (Config { max_length: Some(0), ..Config::new("redis://host") }, "max_length"),
+        ] {
+            let invalid = config.target().err().expect("should be refused");
+            assert_eq!(invalid.field, field, "{invalid}");
+            assert!(!format!("{invalid} {config:?}").contains("hunter2"), "{invalid} {config:?}");
+        }
+        let config = Config::new("redis://u:hunter2@host/1");
+        assert!(!format!("{config:?}").contains("hunter2"));
+        assert!(format!("{config:?}").contains("redis://u:***@host/1"));
+    }
+}

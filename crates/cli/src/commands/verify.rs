@@ -1,0 +1,140 @@
+//! `verify`: sends numbered probes through the database and the broker of a route, reads them back,
+//! and says what was lost, repeated, out of order, and how long it took.
+
+mod record;
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use posthaste_core::{BrokerError, Message, MessageId, Start, Store, Subscriber, Subscription};
+use posthaste_relay::Relay;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    args::VerifyArgs,
+    brokers::Brokers,
+    config::{Config, Inputs, Needs, RouteConfig},
+    output::{Fault, NO, Terminal, USAGE},
+};
+
+use record::{Record, Report};
+
+/// Topic of probes where the route takes it.
+const TOPIC: &str = "posthaste.verify";
+/// Probes enqueued by one transaction.
+const TRANSACTION: usize = 10;
+/// How long after the last probe arrived a repeated one is waited for.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Runs it.
+///
+/// # Errors
+/// When the route does not exist, or its store or broker cannot be used.
+pub(crate) async fn run(
+    args: &VerifyArgs,
+    inputs: &Inputs,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<ExitCode> {
+    let config = super::load(inputs, Needs::Relay, terminal)?;
+    let route = super::route(&config, &args.route)?;
+    let topic = topic(args, route)?;
+    let store = super::open(&config).await?;
+    let brokers = Brokers::open(&config.brokers);
+    let subscription = Subscription { name: None, topics: vec![topic.parse()?], start: Start::New };
+    let subscriber = brokers.subscribe(&route.broker, &subscription).await?;
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let relay = relay(&config, route, &brokers, Arc::clone(&store));
+    tasks.spawn({
+        let stop = stop.clone();
+        async move { relay.run(stop).await }
+    });
+    tasks.close();
+    let report = exchange(&*store, subscriber, &topic, args).await;
+    stop.cancel();
+    tasks.wait().await;
+    let report = report?;
+    if args.json {
+        terminal.json(&report)?;
+    } else {
+        report.print(&args.route, &topic, terminal)?;
+    }
+    Ok(ExitCode::from(if report.is_sound() { 0 } else { NO }))
+}
+
+fn topic(args: &VerifyArgs, route: &RouteConfig) -> Result<String, Fault> {
+    let topic = args.topic.as_deref().unwrap_or(TOPIC);
+    if route.spec.topics.iter().any(|pattern| pattern.matches(topic)) {
+        return Ok(topic.to_owned());
+    }
+    let patterns: Vec<&str> = route.spec.topics.iter().map(|topic| topic.as_str()).collect();
+    let message = format!("route {} does not take the topic {topic:?}", route.spec.name);
+    let help = format!(
+        "name one that it takes with --topic: it takes {}. Its consumers will see the probes.",
+        patterns.join(", ")
+    );
+    Err(Fault::new(USAGE, message).help(help))
+}
+
+/// A relay for the route alone. If another one serves it, this one stands by.
+fn relay(config: &Config, route: &RouteConfig, brokers: &Brokers, store: Arc<dyn Store>) -> Relay {
+    Relay::new(store, vec![brokers.route(route)], config.relay.clone())
+}
+
+/// Sends everything, and receives until everything is there and nothing more comes, or too long.
+async fn exchange(
+    store: &dyn Store,
+    subscriber: Box<dyn Subscriber>,
+    topic: &str,
+    args: &VerifyArgs,
+) -> anyhow::Result<Report> {
+    let (sender, mut arrivals) = mpsc::unbounded_channel();
+    let receiver = tokio::spawn(receive(subscriber, sender));
+    let mut record = Record::default();
+    let numbers: Vec<u32> = (0..args.count).collect();
+    for numbers in numbers.chunks(TRANSACTION) {
+        let messages: Vec<Message> =
+            numbers.iter().map(|number| probe(topic, *number, args.keys)).collect();
+        let at = Instant::now();
+        store.append(&messages).await?;
+        record.sent(&messages, at);
+    }
+    let deadline = Instant::now() + args.timeout.into();
+    let mut wait_until = deadline;
+    while let Ok(Some(arrival)) = timeout_at(wait_until, arrivals.recv()).await {
+        let (id, at) = arrival?;
+        record.arrived(id, at);
+        wait_until = if record.is_complete() { Instant::now() + QUIET } else { deadline };
+    }
+    receiver.abort();
+    Ok(record.report())
+}
+
+fn probe(topic: &str, number: u32, keys: u32) -> Message {
+    let key = format!("probe-{}", number % keys);
+    Message::from_bytes(topic, Some(&key), format!("{{\"probe\":{number}}}"))
+        .event_type("posthaste.probe")
+}
+
+/// Everything that arrives, and when, until nobody wants it or the broker fails.
+async fn receive(
+    mut subscriber: Box<dyn Subscriber>,
+    arrivals: mpsc::UnboundedSender<Result<(MessageId, Instant), BrokerError>>,
+) {
+    loop {
+        let arrival = async {
+            let incoming = subscriber.receive().await?;
+            let at = Instant::now();
+            subscriber.acknowledge(incoming.receipt).await?;
+            Ok((incoming.message.id, at))
+        };
+        let arrival = arrival.await;
+        let is_over = arrival.is_err();
+        if arrivals.send(arrival).is_err() || is_over {
+            return;
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What was sent, what came back, and the verdict.
+
+use std::{collections::HashMap, io, time::Duration};
+
+use posthaste_core::{Message, MessageId};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::output::{Terminal, count};
+
+/// One probe.
+struct Probe {
+    key: Option<String>,
+    sent_at: Instant,
+    arrivals: u32,
+}
+
+/// The probes so far, in the order they were sent.
+#[derive(Default)]
+pub(super) struct Record {
+    probes: Vec<Probe>,
+    by_id: HashMap<MessageId, usize>,
+    /// Per key, the latest probe that arrived.
+    last: HashMap<String, usize>,
+    arrived: usize,
+    reordered: usize,
+    latencies: Vec<Duration>,
+    first_sent: Option<Instant>,
+    last_arrived: Option<Instant>,
+}
+
+impl Record {
+    /// These were committed; they were handed to the store at that time.
+    pub(super) fn sent(&mut self, messages: &[Message], at: Instant) {
+        self.first_sent.get_or_insert(at);
+        for message in messages {
+            self.by_id.insert(message.id, self.probes.len());
+            self.probes.push(Probe { key: message.key.clone(), sent_at: at, arrivals: 0 });
+        }
+    }
+
+    /// Something arrived; what is no probe of ours does not count.
+    pub(super) fn arrived(&mut self, id: MessageId, at: Instant) {
+        let Some(&number) = self.by_id.get(&id) else {
+            return;
+        };
+        let probe = &mut self.probes[number];
+        probe.arrivals += 1;
+        if probe.arrivals > 1 {
+            return;
+        }
+        self.arrived += 1;
+        self.last_arrived = Some(at);
+        self.latencies.push(at.saturating_duration_since(probe.sent_at));
+        if let Some(key) = &probe.key {
+            let last = self.last.entry(key.clone()).or_insert(number);
+            self.reordered += usize::from(*last > number);
+            *last = number.max(*last);
+        }
+    }
+
+    /// Whether every probe has arrived.
+    pub(super) fn is_complete(&self) -> bool {
+        self.arrived == self.probes.len()
+    }
+
+    /// The verdict.
+    pub(super) fn report(mut self) -> Report {
+        self.latencies.sort_unstable();
+        let took = match (self.first_sent, self.last_arrived) {
+            (Some(first), Some(last)) => last.saturating_duration_since(first),
+            _ => Duration::ZERO,
+        };
+        let at = |share: f64| -> Option<f64> {
+            let last = self.latencies.len().checked_sub(1)?;
+            let millis = self.latencies[(last as f64 * share).round() as usize].as_secs_f64() * 1e3;
+            Some((millis * 1e3).round() / 1e3)
+        };
+        Report {
+            sent: self.probes.len(),
+            received: self.arrived,
+            lost: self.probes.len() - self.arrived,
+            duplicated: self.probes.iter().filter(|probe| probe.arrivals > 1).count(),
+            reordered: self.reordered,
+            seconds: took.as_secs_f64(),
+            latency_ms: Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1.0) },
+        }
+    }
+}
+
+/// What `verify` found.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    sent: usize,
+    received: usize,
+    lost: usize,
+    duplicated: usize,
+    reordered: usize,
+    /// From the first enqueue to the last arrival.
+    seconds: f64,
+    latency_ms: Latency,
+}
+
+/// From enqueue to arrival.
+#[derive(Debug, Serialize)]
+struct Latency {
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p99: Option<f64>,
+    max: Option<f64>,
+}
+
+impl Report {
+    /// Whether every promise was kept. A repeated message breaks none.
+    pub(super) fn is_sound(&self) -> bool {
+        self.lost == 0 && self.reordered == 0
+    }
+
+    /// For people.
+    pub(super) fn print(
+        &self,
+        route: &str,
+        topic: &str,
+        terminal: &mut Terminal<'_>,
+    ) -> io::Result<()> {
+        let out = &mut terminal.out;
+        let probes = count(self.sent as u64, "probe");
+        writeln!(out, "route {route}: {probes} to topic {topic} in {:.1} s", self.seconds)?;
+        let lines = [
+            ("received", self.received, ""),
+            ("lost", self.lost, "committed, and not read back in time"),
+            ("duplicated", self.duplicated, "allowed: they carry the same id"),
+            ("reordered", self.reordered, "arrived after a later one of its key"),
+        ];
+        for (name, number, words) in lines {
+            let words = if number > 0 { words } else { "" };
+            writeln!(out, "{}", format!("  {name:<10} {number:>8}  {words}").trim_end())?;
+        }
+        let Latency { p50, p90, p99, max } = &self.latency_ms;
+        if let (Some(p50), Some(p90), Some(p99), Some(max)) = (p50, p90, p99, max) {
+            writeln!(
+                out,
+                "  latency    p50 {p50:.1} ms, p90 {p90:.1} ms, p99 {p99:.1} ms, max {max:.1} ms"
+            )?;
+        }
+        let verdict = if self.is_sound() { "every promise was kept" } else { "NOT as promised" };
+        writeln!(out, "{verdict}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_counts_what_happened() {
+        let mut record = Record::default();
+        let messages: Vec<Message> = ["a", "a", "b", "a"]
+            .iter()
+            .map(|key| Message::from_bytes("t", Some(key), ""))
+            .collect();
+        let start = Instant::now();
+        record.sent(&messages, start);
+        for (index, millis) in [(1, 10), (0, 20), (1, 30), (2, 40)] {
+            record.arrived(messages[index].id, start + Duration::from_millis(millis));
+        }
+        record.arrived(MessageId::fresh(), start);
+        assert!(!record.is_complete());
+        let report = record.report();
+        assert_eq!((report.lost, report.duplicated, report.reordered), (1, 1, 1));
+        assert_eq!((report.latency_ms.p50, report.latency_ms.max), (Some(20.0), Some(40.0)));
+        assert!(!report.is_sound());
+    }
+}

@@ -1,0 +1,217 @@
+//! Reads `[[broker]]`: what all of them share, and what the adapter that the URL's scheme chooses
+//! adds to it.
+
+use std::path::PathBuf;
+
+use posthaste_broker_http as http;
+#[cfg(feature = "kafka")]
+use posthaste_broker_kafka as kafka;
+use posthaste_broker_memory::MemoryBroker;
+use posthaste_broker_mqtt as mqtt;
+use posthaste_broker_nats as nats;
+use posthaste_broker_rabbitmq as rabbitmq;
+use posthaste_broker_redis as redis;
+use posthaste_wire::{Destination, Profile, Wire};
+
+use super::{
+    BrokerConfig, Problem, SecretUrl,
+    read::{Reading, Section},
+    validate::{self, Names},
+};
+use crate::brokers::{Adapter, SCHEMES};
+
+/// Reads one.
+pub(crate) fn read_broker(
+    mut section: Section<'_>,
+    names: &mut Names,
+    reading: &mut Reading,
+) -> Option<BrokerConfig> {
+    let name = section.required("name", "give it a name that routes can use", reading);
+    names.check(&section, name.as_ref(), &mut reading.problems);
+    let found = reading.problems.len();
+    let url = validate::url(&mut section, reading);
+    if url.is_none() && reading.problems.len() == found {
+        let what = format!("`{}` is missing", section.key("url"));
+        let problem = Problem::new("PH-2006", what).at(&section.place());
+        reading.problems.push(problem.help("for example \"stdout:\""));
+    }
+    let url = url?;
+    let (key, origin) = (section.key("url"), section.origin("url"));
+    if !validate::scheme(&key, &url, SCHEMES, &origin, &mut reading.problems) {
+        // Which keys are known depends on the scheme: nothing can be said of the others.
+        return None;
+    }
+    let adapter = read_adapter(&url, &mut section, reading)?;
+    let path = section.path.clone();
+    section.finish(reading);
+    if let Err(invalid) = adapter.open(&MemoryBroker::new()) {
+        let what = format!("`{path}.{}` is {:?}: {}", invalid.field, invalid.value, invalid.rule);
+        reading.problems.push(Problem::new("PH-2015", what).at(&origin));
+        return None;
+    }
+    Some(BrokerConfig { name: name?, adapter })
+}
+
+fn read_adapter(
+    url: &SecretUrl,
+    section: &mut Section<'_>,
+    reading: &mut Reading,
+) -> Option<Adapter> {
+    let scheme = url.scheme();
+    match scheme {
+        "stdout" => return Some(Adapter::Stdout),
+        "null" => return Some(Adapter::Null),
+        "memory" => return Some(Adapter::Memory),
+        _ => {}
+    }
+    let common = read_common(section, reading);
+    match scheme {
+        "amqp" | "amqps" => Some(read_rabbitmq(url, common, section, reading)),
+        "nats" | "tls" => Some(read_nats(url, common, section, reading)),
+        "redis" | "rediss" => Some(read_redis(url, common, section, reading)),
+        "mqtt" | "mqtts" => Some(read_mqtt(url, common, section, reading)),
+        "http" | "https" => Some(read_http(url, common, section, reading)),
+        _ => read_kafka(url, common, section, reading),
+    }
+}
+
+fn read_rabbitmq(
+    url: &SecretUrl,
+    Common { wire, ca_file }: Common,
+    section: &mut Section<'_>,
+    reading: &mut Reading,
+) -> Adapter {
+    let default = rabbitmq::Config::new(&url.0);
+    Adapter::RabbitMq(rabbitmq::Config {
+        wire,
+        ca_file,
+        exchange: section.or("exchange", default.exchange, reading),
+        declare: section.or("declare", default.declare, reading),
+        ordering: section.word("ordering", default.ordering, &rabbitmq::Ordering::ALL, reading),
+        queue_type: section.word(
+            "queue_type",
+            default.queue_type,
+            &rabbitmq::QueueType::ALL,
+            reading,
+        ),
+        url: default.url,
+    })
+}
+
+fn read_nats(
+    url: &SecretUrl,
+    Common { wire, ca_file }: Common,
+    section: &mut Section<'_>,
+    reading: &mut Reading,
+) -> Adapter {
+    Adapter::Nats(nats::Config {
+        wire,
+        ca_file,
+        stream: section.get("stream", reading),
+        credentials_file: section.get("credentials_file", reading),
+        ..nats::Config::new(&url.0)
+    })
+}
+
+fn read_redis(
+    url: &SecretUrl,
+    Common { wire, ca_file }: Common,
+    section: &mut Section<'_>,
+    reading: &mut Reading,
+) -> Adapter {
+    let default = redis::Config::new(&url.0);
+    Adapter::Redis(redis::Config {
+        wire,
+        ca_file,
+        max_length: section.get::<u32>("max_length", reading).map(u64::from),
+        wait_replicas: section.or("wait_replicas", default.wait_replicas, reading),
+        url: default.url,
+    })
+}
+
+fn read_mqtt(
+    url: &SecretUrl,
+    Common { wire, ca_file }: Common,
+    section: &mut Section<'_>,
+    reading: &mut Reading,
+) -> Adapter {
+    let default = mqtt::Config::new(&url.0);
+    Adapter::Mqtt(mqtt::Config {
+        wire,
+        ca_file,
+        client_id: section.get("client_id", reading),
+        unmatched: section.word("unmatched", default.unmatched, &mqtt::Unmatched::ALL, reading),
+        ordering: section.word("ordering", default.ordering, &mqtt::Ordering::ALL, reading),
+        url: default.url,
+    })
+}
+
+fn read_http(
+    url: &SecretUrl,
+    Common { wire, ca_file }: Common,
+    section: &mut Section<'_>,
+    reading: &mut Reading,
+) -> Adapter {
+    let secrets = validate::secrets(section, reading);
+    let default = http::Config::new(&url.0, secrets);
+    let connections = section.within("connections", default.connections, 1..=10_000, reading);
+    Adapter::Http(http::Config {
+        wire,
+        ca_file,
+        allow_private: section.or("allow_private", default.allow_private, reading),
+        connections,
+        ..default
+    })
+}
+
+#[cfg(feature = "kafka")]
+fn read_kafka(
+    url: &SecretUrl,
+    Common { wire, ca_file }: Common,
+    section: &mut Section<'_>,
+    reading: &mut Reading,
+) -> Option<Adapter> {
+    let default = kafka::Config::new(&url.0);
+    let words = &kafka::Compression::ALL;
+    Some(Adapter::Kafka(kafka::Config {
+        wire,
+        ca_file,
+        compression: section.word("compression", default.compression, words, reading),
+        url: default.url,
+    }))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn read_kafka(
+    _: &SecretUrl,
+    _: Common,
+    section: &mut Section<'_>,
+    reading: &mut Reading,
+) -> Option<Adapter> {
+    let what =
+        format!("`{}` is a kafka: URL, and this program was built without", section.key("url"));
+    let problem = Problem::new("PH-2010", what).at(&section.origin("url"));
+    reading.problems.push(problem.help("build it with `--features kafka`"));
+    None
+}
+
+/// How messages look on this broker, and whom to trust: the keys that all real brokers share.
+struct Common {
+    wire: Wire,
+    ca_file: Option<PathBuf>,
+}
+
+fn read_common(section: &mut Section<'_>, reading: &mut Reading) -> Common {
+    let default = Wire::default();
+    let profile = section.word("profile", default.profile, &Profile::ALL, reading);
+    let destination = match profile {
+        Profile::Debezium => "outbox.event.{topic}".parse().unwrap_or_default(),
+        _ => Destination::default(),
+    };
+    let wire = Wire {
+        profile,
+        source: section.or("source", default.source, reading),
+        destination: section.or("destination", destination, reading),
+    };
+    Common { wire, ca_file: section.get("ca_file", reading) }
+}

@@ -1,0 +1,52 @@
+-- dead: dead letters that match the filter (route ?, JSON array of ids ? thrice, topic ?, class ?,
+-- each NULL for any, and each but the ids given twice), discarded ones only by id; the first ? of
+-- them.
+-- Concurrency: reads. Index: posthaste_parked_state, or posthaste_parked_id.
+SELECT
+    parked.seq,
+    parked.id,
+    parked.topic,
+    parked.`key`,
+    parked.`type`,
+    parked.headers,
+    parked.content_type,
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', parked.created_at),
+    parked.payload,
+    parked.attempts,
+    parked.unknowns,
+    parked.redriven,
+    TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), parked.next_attempt_at),
+    parked.route,
+    parked.state,
+    parked.first_error_class,
+    parked.first_error,
+    parked.last_error_class,
+    parked.last_error,
+    DATE_FORMAT(parked.created_at, '%Y-%m-%dT%H:%i:%s.%fZ'),
+    DATE_FORMAT(parked.parked_at, '%Y-%m-%dT%H:%i:%s.%fZ'),
+    DATE_FORMAT(parked.state_at, '%Y-%m-%dT%H:%i:%s.%fZ'),
+    parked.acted_by,
+    parked.acted_why
+FROM (
+    SELECT
+        route,
+        seq
+    FROM posthaste_parked
+    WHERE (state = 'dead' OR (state = 'discarded' AND ? IS NOT NULL))
+        AND (? IS NULL OR route = ?)
+        AND (
+            ? IS NULL
+            OR id IN (
+                SELECT wanted.id
+                FROM JSON_TABLE(
+                    ?,
+                    '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')
+                ) AS wanted))
+        AND (? IS NULL OR topic = ?)
+        AND (? IS NULL OR last_error_class = ?)
+    ORDER BY seq, route
+    LIMIT ?
+) AS matching
+STRAIGHT_JOIN posthaste_parked AS parked FORCE INDEX (PRIMARY)
+    ON parked.route = matching.route AND parked.seq = matching.seq
+ORDER BY parked.seq, parked.route

@@ -1,0 +1,20 @@
+-- dead_matching: which dead letters match the filter (as for dead), with their keys.
+-- Concurrency: with the routes' leases locked, so nothing of it is being tried or changed.
+-- Index: posthaste_parked_state, or posthaste_parked_id.
+SELECT
+    route,
+    seq,
+    `key`
+FROM posthaste_parked
+WHERE state = 'dead'
+    AND (? IS NULL OR route = ?)
+    AND (
+        ? IS NULL
+        OR id IN (
+            SELECT wanted.id
+            FROM JSON_TABLE(
+                ?,
+                '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')
+            ) AS wanted))
+    AND (? IS NULL OR topic = ?)
+    AND (? IS NULL OR last_error_class = ?)

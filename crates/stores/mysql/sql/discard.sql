@@ -1,0 +1,12 @@
+-- discard: the dead letters of the seqs in the JSON array ?, of route ?, are given up by ? because
+-- of ?.
+-- Concurrency: in the transaction that found them, with the routes' leases locked. Index: primary key.
+UPDATE JSON_TABLE(?, '$[*]' COLUMNS (seq BIGINT PATH '$')) AS wanted
+STRAIGHT_JOIN posthaste_parked AS parked FORCE INDEX (PRIMARY)
+    ON parked.route = ? AND parked.seq = wanted.seq
+SET
+    parked.state = 'discarded',
+    parked.blocks = 0,
+    parked.state_at = UTC_TIMESTAMP(6),
+    parked.acted_by = ?,
+    parked.acted_why = ?

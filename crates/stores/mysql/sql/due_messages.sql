@@ -1,0 +1,20 @@
+-- due_messages: the parked messages of the seqs in the JSON array ?, of route ?.
+-- Concurrency: reads; what was settled since due_heads is left out. Index: primary key.
+SELECT
+    parked.seq,
+    parked.id,
+    parked.topic,
+    parked.`key`,
+    parked.`type`,
+    parked.headers,
+    parked.content_type,
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', parked.created_at),
+    parked.payload,
+    parked.attempts,
+    parked.unknowns,
+    parked.redriven,
+    TIMESTAMPDIFF(MICROSECOND, parked.created_at, UTC_TIMESTAMP(6))
+FROM JSON_TABLE(?, '$[*]' COLUMNS (seq BIGINT PATH '$')) AS due
+STRAIGHT_JOIN posthaste_parked AS parked FORCE INDEX (PRIMARY)
+    ON parked.route = ? AND parked.seq = due.seq
+WHERE parked.state = 'retrying'

@@ -1,0 +1,3 @@
+-- read_version: what the server is.
+-- Concurrency: none. Index: none.
+SELECT VERSION()

@@ -1,0 +1,20 @@
+-- status_parked: parked messages of route ? that are retrying, and that are dead (route ? again),
+-- each counted up to 10,000.
+-- Concurrency: reads. Index: posthaste_parked_state.
+SELECT
+    (
+        SELECT COUNT(*)
+        FROM (
+            SELECT 1
+            FROM posthaste_parked
+            WHERE route = ? AND state = 'retrying'
+            LIMIT 10000) AS retrying
+    ),
+    (
+        SELECT COUNT(*)
+        FROM (
+            SELECT 1
+            FROM posthaste_parked
+            WHERE route = ? AND state = 'dead'
+            LIMIT 10000) AS dead
+    )
