@@ -24,7 +24,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Databases are features: `postgres`, `sqlite`. The helpers for tests are the feature `testing`.
+//! Databases are features: `postgres`, `sqlite`; so are brokers: `rabbitmq`, `kafka`, `nats`, `redis`,
+//! `mqtt`, `http`. The helpers for tests are the feature `testing`.
 
 mod database;
 mod event;
@@ -39,8 +40,9 @@ pub use database::{Database, IntoStore, migrate};
 pub use event::{Event, IntoMessage};
 pub use outbox::Outbox;
 pub use posthaste_core::{
-    Backoff, Broker, Invalid, Message, MessageId, OnDead, Retention, RetryPolicy, Store,
-    StoreError, StoreErrorKind,
+    Backoff, Broker, BrokerError, Incoming, Invalid, Message, MessageId, OnDead, Provenance,
+    Retention, RetryPolicy, Start, Store, StoreError, StoreErrorKind, Subscriber, Subscription,
+    TopicPattern,
 };
 pub use posthaste_relay::{Handle, Health, Settings};
 pub use relay::{BuildError, Relay, RelayBuilder, RunError, Running};
@@ -71,6 +73,27 @@ pub mod sqlite {
         Ok(SqliteStore::connect(url).await?.pool().clone())
     }
 }
+
+/// Webhooks.
+#[cfg(feature = "http")]
+pub use posthaste_broker_http as http;
+/// Apache Kafka.
+#[cfg(feature = "kafka")]
+pub use posthaste_broker_kafka as kafka;
+/// MQTT 5.
+#[cfg(feature = "mqtt")]
+pub use posthaste_broker_mqtt as mqtt;
+/// NATS JetStream.
+#[cfg(feature = "nats")]
+pub use posthaste_broker_nats as nats;
+/// RabbitMQ.
+#[cfg(feature = "rabbitmq")]
+pub use posthaste_broker_rabbitmq as rabbitmq;
+/// Redis streams.
+#[cfg(feature = "redis")]
+pub use posthaste_broker_redis as redis;
+/// How messages look on a broker: the field `wire` of every broker's `Config`.
+pub use posthaste_wire::{Destination, Profile, Wire};
 
 /// A broker that writes one JSON object a line to standard output.
 #[must_use]

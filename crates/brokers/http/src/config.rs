@@ -81,7 +81,7 @@ impl Config {
     }
 }
 
-/// What of a URL may be shown: no user, no query, in which people put tokens.
+/// What of a URL may be shown: no user, no path, no query, in all of which people put tokens.
 pub(crate) fn redacted(text: &str) -> String {
     let Ok(mut url) = Url::parse(text) else {
         return "***".to_owned();
@@ -89,6 +89,9 @@ pub(crate) fn redacted(text: &str) -> String {
     let has_user = !url.username().is_empty() || url.password().is_some();
     if has_user && (url.set_username("***").is_err() || url.set_password(None).is_err()) {
         return "***".to_owned();
+    }
+    if url.path() != "/" {
+        url.set_path("***");
     }
     if url.query().is_some() {
         url.set_query(Some("***"));

@@ -1,0 +1,166 @@
+//! The program on real brokers: `doctor`, `verify` and `listen` with each of them.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod support;
+
+use posthaste_fixtures::{Kind, server};
+use support::Bundle;
+
+fn bundle(broker: &str) -> Bundle {
+    let config = format!(
+        r#"
+[store]
+url = "sqlite:outbox.db"
+
+[relay]
+poll = "20ms"
+
+[http]
+listen = "off"
+
+[[broker]]
+name = "bus"
+{broker}
+
+[[route]]
+name = "all"
+topics = ["*"]
+"#
+    );
+    let bundle = Bundle::new(&config);
+    bundle.run(&["migrate"]).expect(0);
+    bundle
+}
+
+/// A topic of its own, alike for every broker.
+fn topic() -> String {
+    format!("probe{}", posthaste_core::MessageId::fresh().0.simple())
+}
+
+/// Probes arrive; what is sent by hand is what a listener prints.
+fn works(broker: &str, topic: &str) {
+    let t = bundle(broker);
+    let verified =
+        t.run(&["verify", "all", "--topic", topic, "--count", "300", "--json"]).expect(0);
+    let report: serde_json::Value = serde_json::from_str(&verified).unwrap();
+    assert_eq!(report["received"], 300, "{report}");
+    assert_eq!(report["lost"], 0, "{report}");
+    assert_eq!(report["reordered"], 0, "{report}");
+
+    let listener = t.start(&["listen", "all", "--json", "--count", "1"]);
+    listener.wait_err("listening");
+    let sent = ["send", "--topic", topic, "--key", "42", "--type", "Placed", "--header", "a=b"];
+    let id = t.run(&[&sent[..], &["--payload", "{\"n\":1}"]].concat()).expect(0);
+    t.run(&["relay", "--once"]).expect(0);
+    let line = listener.wait_out(id.trim());
+    let message: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(message["topic"], topic);
+    assert_eq!(message["key"], "42");
+    assert_eq!(message["type"], "Placed");
+    assert_eq!(message["headers"]["a"], "b");
+    assert_eq!(message["payload"], "{\"n\":1}");
+    assert_eq!(listener.end(), 0);
+}
+
+/// `doctor` reaches the broker; what it says about it.
+fn doctor(broker: &str) -> String {
+    let ended = bundle(broker).run(&["doctor"]);
+    assert!(ended.out.contains("ok   broker  bus: can be used"), "{ended:#?}");
+    ended.out
+}
+
+#[test]
+fn rabbitmq() {
+    let broker = format!("url = {:?}", server(Kind::RabbitMq).url());
+    works(&broker, &topic());
+    assert!(doctor(&broker).contains("durable"));
+}
+
+#[test]
+fn redis() {
+    let broker = format!("url = {:?}", server(Kind::Redis).url());
+    works(&broker, &topic());
+    assert!(doctor(&broker).contains("noeviction"));
+}
+
+#[test]
+fn mqtt() {
+    let broker = format!("url = {:?}", server(Kind::Mosquitto).url());
+    works(&broker, &topic());
+    doctor(&broker);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nats() {
+    let url = server(Kind::Nats).url();
+    let topic = topic();
+    let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
+    let stream = async_nats::jetstream::stream::Config {
+        name: topic.clone(),
+        subjects: vec![topic.clone()],
+        ..Default::default()
+    };
+    context.create_stream(stream).await.unwrap();
+    let broker = format!("url = {url:?}\nstream = {topic:?}");
+    tokio::task::block_in_place(|| {
+        works(&broker, &topic);
+        doctor(&broker);
+    });
+}
+
+#[cfg(feature = "kafka")]
+#[tokio::test(flavor = "multi_thread")]
+async fn kafka() {
+    use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+    let url = server(Kind::Kafka).url();
+    let topic = topic();
+    let servers = url.trim_start_matches("kafka://").trim_end_matches('/');
+    let mut config = rdkafka::ClientConfig::new();
+    let admin: AdminClient<_> = config.set("bootstrap.servers", servers).create().unwrap();
+    let new = NewTopic::new(&topic, 3, TopicReplication::Fixed(1));
+    admin.create_topics([&new], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
+    let broker = format!("url = {url:?}");
+    tokio::task::block_in_place(|| {
+        works(&broker, &topic);
+        doctor(&broker);
+    });
+}
+
+#[test]
+fn webhooks_are_listened_to_at_their_own_address() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let broker = format!(
+        "url = \"http://127.0.0.1:{port}/hook\"\nallow_private = true\n\
+         secrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]"
+    );
+    works(&broker, &topic());
+}
+
+#[test]
+fn a_broker_that_is_wrong_is_named_with_what_would_be_right() {
+    let cases = [
+        ("url = \"mqtt://localhost/?qos=0\"", "PH-2015", "url"),
+        (
+            "url = \"http://10.0.0.1/\"\nsecrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]",
+            "PH-2015",
+            "private",
+        ),
+        ("url = \"https://example.com/\"", "PH-2015", "secrets"),
+        ("url = \"https://example.com/\"\nsecrets = [\"hunter2\"]", "PH-2004", "whsec_"),
+        ("url = \"amqp://localhost\"\nexchagne = \"x\"", "PH-2002", "exchange"),
+        ("url = \"amqp://localhost\"\nordering = \"loose\"", "PH-2004", "pipelined"),
+        ("url = \"redis://localhost\"\nprofile = \"avro\"", "PH-2004", "debezium"),
+        ("url = \"nats://localhost\"\ndestination = \"{id}\"", "PH-2004", "{topic}"),
+        ("url = \"kafak://localhost\"", "PH-2010", "kafka"),
+    ];
+    for (broker, code, word) in cases {
+        let config = format!("[[broker]]\nname = \"bus\"\n{broker}\n");
+        let t = Bundle::new(&config);
+        let ended = t.run(&["config", "check"]);
+        assert_eq!(ended.code, 78, "{broker}: {ended:#?}");
+        let said = format!("{}{}", ended.out, ended.err);
+        assert!(said.contains(code) && said.contains(word), "{broker}: {said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}
