@@ -114,6 +114,8 @@ pub(crate) struct MigrateArgs {
 pub(crate) enum Dialect {
     /// PostgreSQL
     Postgres,
+    /// MySQL and MariaDB
+    Mysql,
     /// SQLite
     Sqlite,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_core::{Store, StoreError, StoreErrorKind};
+use posthaste_store_mysql::MySqlStore;
 use posthaste_store_postgres::PostgresStore;
 use posthaste_store_sqlite::SqliteStore;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -14,13 +15,15 @@ use crate::{
 };
 
 /// Schemes of stores.
-pub(crate) const SCHEMES: &[&str] = &["postgres", "postgresql", "sqlite"];
+pub(crate) const SCHEMES: &[&str] = &["postgres", "postgresql", "mysql", "mariadb", "sqlite"];
 
 /// An open database, with what only tools need beyond the port.
 #[derive(Clone)]
 pub(crate) enum Database {
     /// PostgreSQL.
     Postgres(Arc<PostgresStore>),
+    /// MySQL or MariaDB.
+    MySql(Arc<MySqlStore>),
     /// SQLite.
     Sqlite(Arc<SqliteStore>),
 }
@@ -47,6 +50,9 @@ impl Database {
             Dialect::Postgres => {
                 PostgresStore::connect(&url.0).await.map(|store| Self::Postgres(Arc::new(store)))
             }
+            Dialect::Mysql => {
+                MySqlStore::connect(&url.0).await.map(|store| Self::MySql(Arc::new(store)))
+            }
             Dialect::Sqlite => {
                 SqliteStore::connect(&url.0).await.map(|store| Self::Sqlite(Arc::new(store)))
             }
@@ -58,6 +64,7 @@ impl Database {
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Postgres(store) => Arc::clone(store) as Arc<dyn Store>,
+            Self::MySql(store) => Arc::clone(store) as Arc<dyn Store>,
             Self::Sqlite(store) => Arc::clone(store) as Arc<dyn Store>,
         }
     }
@@ -69,6 +76,7 @@ impl Database {
     pub(crate) async fn migrate(&self) -> Result<Vec<&'static str>, StoreError> {
         match self {
             Self::Postgres(store) => posthaste_store_postgres::migrate(store.pool()).await,
+            Self::MySql(store) => posthaste_store_mysql::migrate(store.pool()).await,
             Self::Sqlite(store) => posthaste_store_sqlite::migrate(store.pool()).await,
         }
     }
@@ -80,6 +88,10 @@ impl Database {
     pub(crate) async fn adopt(&self) -> anyhow::Result<()> {
         match self {
             Self::Postgres(store) => Ok(posthaste_store_postgres::adopt(store.pool()).await?),
+            Self::MySql(_) => {
+                let message = "positions mean the same on every MySQL: there is nothing to adopt";
+                Err(Fault::new(NO, message).into())
+            }
             Self::Sqlite(_) => {
                 let message = "a SQLite file can be moved freely: there is nothing to adopt";
                 Err(Fault::new(NO, message).into())
@@ -92,6 +104,7 @@ impl Database {
 pub(crate) fn print_migrations(dialect: Dialect) -> String {
     match dialect {
         Dialect::Postgres => posthaste_store_postgres::print_migrations(),
+        Dialect::Mysql => posthaste_store_mysql::print_migrations(),
         Dialect::Sqlite => posthaste_store_sqlite::print_migrations(),
     }
 }
@@ -99,6 +112,7 @@ pub(crate) fn print_migrations(dialect: Dialect) -> String {
 /// The dialect of a store's URL, whose scheme has been checked.
 pub(crate) fn dialect(url: &SecretUrl) -> Dialect {
     match url.scheme() {
+        "mysql" | "mariadb" => Dialect::Mysql,
         "sqlite" => Dialect::Sqlite,
         _ => Dialect::Postgres,
     }

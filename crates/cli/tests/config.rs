@@ -59,7 +59,7 @@ brokers = "bus"
 /// What is said about it, in the order of the file, what is not in the file last.
 const HOPELESS_PROBLEMS: &str = r#"error[PH-2010]: `store.url` has the unknown scheme "postgress"
   --> posthaste.toml:2:7
-  = help: did you mean `postgres`? supported: postgres, postgresql, sqlite
+  = help: did you mean `postgres`? supported: postgres, postgresql, mysql, mariadb, sqlite
 
 error[PH-2009]: `store.url_file` is set, and so is `store.url` (posthaste.toml:2:7)
   --> posthaste.toml:3:12
@@ -109,7 +109,7 @@ error[PH-2004]: `log.format` is "yaml": not one of the words
 
 error[PH-2010]: `broker[0].url` has the unknown scheme "nul"
   --> posthaste.toml:27:7
-  = help: did you mean `null`? supported: stdout, null, memory
+  = help: did you mean `null`? supported: stdout, null, memory, amqp, amqps, kafka, nats, tls, redis, rediss, mqtt, mqtts, http, https
 
 error[PH-2007]: `broker[1].name` is "bus", like another before it
   --> posthaste.toml:30:8
@@ -117,7 +117,7 @@ error[PH-2007]: `broker[1].name` is "bus", like another before it
 
 error[PH-2010]: `broker[1].url` has the unknown scheme "stdot"
   --> posthaste.toml:31:7
-  = help: did you mean `stdout`? supported: stdout, null, memory
+  = help: did you mean `stdout`? supported: stdout, null, memory, amqp, amqps, kafka, nats, tls, redis, rediss, mqtt, mqtts, http, https
 
 error[PH-2004]: `route[0].topics` is a list: it would match nothing
   --> posthaste.toml:35:10
@@ -143,10 +143,6 @@ error[PH-2004]: `route[0].retry.on_dead` is "ignore": not one of the words
   --> posthaste.toml:42:11
   = help: give "continue" or "block"
 
-error[PH-2006]: `route[1].broker` is missing
-  --> posthaste.toml:45:1
-  = help: the name of a [[broker]]
-
 error[PH-2004]: `route[1].name` is "a b"
   --> posthaste.toml:45:8
   = help: 1 to 64 letters, digits, `.`, `_` or `-`: it is a label of metrics
@@ -166,7 +162,7 @@ error[PH-2004]: `relay.drain` is "abc": expected number at 0
   --> environment variable POSTHASTE_RELAY__DRAIN
   = help: give a duration with its unit, such as "500ms", "30s" or "24h"
 
-27 problems in the configuration
+26 problems in the configuration
 "#;
 
 #[test]

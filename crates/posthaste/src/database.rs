@@ -7,7 +7,7 @@ use posthaste_core::{Message, Store, StoreError};
 /// A database of sqlx that can hold an outbox. Implemented here, behind features.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot hold an outbox",
-    note = "enable the feature `postgres` or `sqlite` of posthaste"
+    note = "enable the feature `postgres`, `mysql` or `sqlite` of posthaste"
 )]
 pub trait Database: Sized {
     /// The connection of an open transaction.
@@ -102,6 +102,14 @@ database!(
     sqlx::PgPool,
     posthaste_store_postgres::PostgresStore,
     posthaste_store_postgres
+);
+database!(
+    "mysql",
+    sqlx::MySql,
+    sqlx::MySqlConnection,
+    sqlx::MySqlPool,
+    posthaste_store_mysql::MySqlStore,
+    posthaste_store_mysql
 );
 database!(
     "sqlite",

@@ -24,7 +24,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Databases are features: `postgres`, `sqlite`; so are brokers: `rabbitmq`, `kafka`, `nats`, `redis`,
+//! Databases are features: `postgres`, `mysql`, `sqlite`; so are brokers: `rabbitmq`, `kafka`, `nats`, `redis`,
 //! `mqtt`, `http`. The helpers for tests are the feature `testing`.
 
 mod database;
@@ -54,6 +54,15 @@ pub mod postgres {
 
     /// An outbox on PostgreSQL.
     pub type Outbox = crate::Outbox<sqlx::Postgres>;
+}
+
+/// MySQL and MariaDB.
+#[cfg(feature = "mysql")]
+pub mod mysql {
+    pub use posthaste_store_mysql::{MySqlStore, migrate};
+
+    /// An outbox on MySQL or MariaDB.
+    pub type Outbox = crate::Outbox<sqlx::MySql>;
 }
 
 /// SQLite.

@@ -60,6 +60,8 @@ impl Producer {
         config.set("max.in.flight.requests.per.connection", "1");
         let is_pipelined = manner == Manner::Pipelined;
         config.set("enable.gapless.guarantee", if is_pipelined { "true" } else { "false" });
+        // So that the client says when it starts a new sequence: see `Context::log`.
+        config.set("debug", "eos").set_log_level(RDKafkaLogLevel::Debug);
         // The call's own deadline ends a message: the client would drop one and send the next.
         config.set("message.timeout.ms", "0");
         // While a batch is on its way, the next one fills: there is no use in waiting before.
@@ -101,6 +103,9 @@ impl Producer {
 
     /// What made the client stop for good, if anything did.
     pub(crate) fn fatal(&self) -> Option<Code> {
+        if self.client().context().has_restarted() {
+            return Some(RESTARTED);
+        }
         self.client().client().fatal_error().map(|(code, _)| code)
     }
 
@@ -134,10 +139,28 @@ pub(crate) async fn blocking<T: Send + 'static>(
 #[derive(Default)]
 pub(crate) struct Context {
     pub(crate) health: Health,
+    /// The client has started, or is about to start, a new sequence.
+    has_restarted: AtomicBool,
 }
 
+impl Context {
+    fn has_restarted(&self) -> bool {
+        self.has_restarted.load(Ordering::Acquire)
+    }
+}
+
+/// The report of what a client says after it started a new sequence.
+const RESTARTED: Code = Code::UnknownProducerId;
+
 impl ClientContext for Context {
+    /// A server that does not know the producer's sequence makes the client start a new one and send
+    /// again. It may then send a later batch first, and take that one's acknowledgement for one of
+    /// the batch before. It says nowhere else that it does so; and it says it here, on the queue of
+    /// the reports, before it reports anything that follows.
     fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
+        if facility == "DRAIN" && message.contains("Beginning partition drain") {
+            self.has_restarted.store(true, Ordering::Release);
+        }
         log(facility, message);
     }
 
@@ -156,6 +179,7 @@ impl ProducerContext for Context {
 
     fn delivery(&self, result: &DeliveryResult<'_>, ticket: Box<Ticket>) {
         let report = match result {
+            Ok(_) if self.has_restarted() => Err(RESTARTED),
             Ok(_) => {
                 self.health.works();
                 Ok(())

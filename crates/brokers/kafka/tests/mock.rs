@@ -124,8 +124,11 @@ async fn a_producer_that_is_finished_is_replaced() {
             assert_eq!(kind(&outcomes[at]), ("unknown", "producer"), "{error:?}");
         }
         let arrived = of_key(&contents(&client(&mock.url), "orders").await, "hot");
-        assert!(arrived.len() >= acked, "{error:?}: {acked} acknowledged, {} there", arrived.len());
-        assert_eq!(arrived, numbers(arrived.len()), "{error:?}");
+        let missing: Vec<_> =
+            numbers(acked).into_iter().filter(|number| !arrived.contains(number)).collect();
+        assert!(missing.is_empty(), "{error:?}: acknowledged and not there: {missing:?}");
+        // The client starts a new sequence, and may store what follows before what was refused. So
+        // order is not promised here; that nothing unsure counts as delivered is.
         works_again(&broker, "orders").await;
     }
 }

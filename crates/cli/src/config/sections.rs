@@ -30,17 +30,18 @@ pub(crate) fn read_all(file: Option<PathBuf>, root: &Table, reading: &mut Readin
     let log_format = log.or("format", LogFormat::Text, reading);
     let log_level = log.or("level", LogLevel::Info, reading);
     log.finish(reading);
-    let mut names = Names::default();
+    // A broker that is wrong is still one that routes can name.
+    let mut broker_names = Names::default();
     let brokers: Vec<BrokerConfig> = root
         .sections("broker", reading)
         .into_iter()
-        .filter_map(|section| read_broker(section, &mut names, reading))
+        .filter_map(|section| read_broker(section, &mut broker_names, reading))
         .collect();
     let sections = root.sections("route", reading);
     let mut names = Names::default();
     let routes = sections
         .into_iter()
-        .filter_map(|section| read_route(section, &mut names, &brokers, relay.lease, reading))
+        .filter_map(|section| read_route(section, &mut names, &broker_names, relay.lease, reading))
         .collect();
     root.finish(reading);
     Config {
@@ -147,7 +148,7 @@ fn read_http(mut section: Section<'_>, reading: &mut Reading) -> Option<SocketAd
 fn read_route(
     mut section: Section<'_>,
     names: &mut Names,
-    brokers: &[BrokerConfig],
+    brokers: &Names,
     lease: Duration,
     reading: &mut Reading,
 ) -> Option<RouteConfig> {
@@ -155,9 +156,9 @@ fn read_route(
     let name = section.required("name", "progress is kept under this name", reading);
     names.check(&section, name.as_ref(), &mut reading.problems);
     let topics: Option<Topics> = section.required("topics", "[\"*\"] is every topic", reading);
-    let broker = match brokers {
-        [only] => Some(section.or("broker", only.name.clone(), reading)),
-        _ => section.required("broker", "the name of a [[broker]]", reading),
+    let broker = match brokers.only() {
+        Some(only) => Some(section.or("broker", only.clone(), reading)),
+        None => section.required("broker", "the name of a [[broker]]", reading),
     };
     if let Some(broker) = &broker {
         validate::reference(&section, broker, brokers, &mut reading.problems);

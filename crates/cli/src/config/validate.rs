@@ -11,7 +11,7 @@ use std::{
 use posthaste_broker_http::Secret;
 
 use super::{
-    BrokerConfig, Config, Needs, Problem, SecretUrl,
+    Config, Needs, Problem, SecretUrl,
     problem::redact,
     read::{Reading, Section, nearest},
     setting::{Secrets, Setting},
@@ -52,6 +52,11 @@ pub(crate) fn needs(root: &Table, needs: Needs, problems: &mut Vec<Problem>) {
 pub(crate) struct Names(BTreeSet<String>);
 
 impl Names {
+    /// The name, if there is exactly one.
+    pub(crate) fn only(&self) -> Option<&String> {
+        self.0.first().filter(|_| self.0.len() == 1)
+    }
+
     /// The name is new and made of characters that fit everywhere it appears.
     pub(crate) fn check(
         &mut self,
@@ -88,10 +93,10 @@ pub(crate) fn is_plain(c: char) -> bool {
 pub(crate) fn reference(
     section: &Section<'_>,
     broker: &str,
-    brokers: &[BrokerConfig],
+    brokers: &Names,
     problems: &mut Vec<Problem>,
 ) {
-    let names: Vec<&str> = brokers.iter().map(|broker| broker.name.as_str()).collect();
+    let names: Vec<&str> = brokers.0.iter().map(String::as_str).collect();
     if names.contains(&broker) {
         return;
     }
