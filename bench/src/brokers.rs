@@ -1,5 +1,5 @@
 //! From a filled outbox to each real broker, against a plain loop: the same client library, the same
-//! acknowledgements, the same number of messages in flight, nothing else.
+//! acknowledgements, the same number of messages in flight, the same headers, nothing else.
 
 mod kafka;
 mod mqtt;
@@ -7,14 +7,19 @@ mod nats;
 mod rabbitmq;
 mod redis;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    time::{Instant, UNIX_EPOCH},
+};
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use posthaste_core::{Broker, RouteSpec};
+use posthaste_core::{Broker, Delivery, Message, RouteSpec};
 use posthaste_fixtures::{Kind, Options, Server};
 use posthaste_relay::{Relay, Route, Settings};
 use posthaste_store_postgres::PostgresStore;
+use posthaste_wire::{Names, Style, Wire};
 use sqlx::{Executor, PgPool};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +29,17 @@ use crate::{baseline, fill, report};
 const WINDOW: usize = 1024;
 const PAYLOAD_BYTES: usize = 256;
 const TOPIC: &str = "orders";
+
+/// The headers of a message in its wire form, for loops that send the same.
+fn headers(style: Style) -> Vec<(String, String)> {
+    let message = Message::from_bytes(TOPIC, Some("customer-1"), vec![0xab; PAYLOAD_BYTES]);
+    let delivery = Delivery { seq: 1, message, enqueued_at: UNIX_EPOCH, attempt: 1, redriven: 0 };
+    let names = Names { style, reserved: &[], reserved_prefixes: &[] };
+    let wire = Wire::default();
+    let outgoing = wire.encode(&delivery, &names).expect("a plain message has a wire form");
+    let own = |(name, value): (Cow<'_, str>, Cow<'_, str>)| (name.into_owned(), value.into_owned());
+    outgoing.headers.into_iter().map(own).collect()
+}
 
 /// A broker to measure.
 #[async_trait]
@@ -62,7 +78,9 @@ pub(crate) async fn run(
                 .await?
                 .with_context(|| format!("no {} to measure on", kind.name()))?;
         for subject in subjects(kind, &server).await? {
-            rows.push(measure(&*subject, messages, rounds, &spread_url, &hot_url).await?);
+            let row = measure(&*subject, messages, rounds, &spread_url, &hot_url).await?;
+            eprintln!("{}", row.join(", "));
+            rows.push(row);
         }
     }
     report::table(

@@ -7,14 +7,16 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 use posthaste_broker_kafka::{Config, KafkaBroker};
 use posthaste_core::Broker;
+use posthaste_wire::Style;
 use rdkafka::{
     ClientConfig,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
+    message::{Header, OwnedHeaders},
     producer::{FutureProducer, FutureRecord, Producer},
 };
 
-use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW};
+use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW, headers};
 
 /// A topic.
 pub(super) struct Topic {
@@ -49,6 +51,10 @@ impl Subject for Topic {
     async fn plain(&self, messages: usize) -> Result<()> {
         let payload = [0xab; PAYLOAD_BYTES];
         let keys: Vec<String> = (0..10_000).map(|n| format!("customer-{n}")).collect();
+        let mut ours = OwnedHeaders::new();
+        for (key, value) in headers(Style::Underscore) {
+            ours = ours.insert(Header { key: &key, value: Some(&value) });
+        }
         let mut window = FuturesUnordered::new();
         for n in 0..messages {
             if window.len() >= WINDOW
@@ -57,7 +63,7 @@ impl Subject for Topic {
                 delivery(delivered)?;
             }
             let key = &keys[n % keys.len()];
-            let record = FutureRecord::to(TOPIC).key(key).payload(&payload);
+            let record = FutureRecord::to(TOPIC).key(key).payload(&payload).headers(ours.clone());
             window.push(self.producer.send_result(record).map_err(|(error, _)| error)?);
         }
         while let Some(delivered) = window.next().await {

@@ -3,17 +3,21 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use async_nats::jetstream::{
-    self, Context,
-    context::ContextBuilder,
-    stream::{Config as StreamConfig, StorageType},
+use async_nats::{
+    HeaderMap,
+    jetstream::{
+        self, Context,
+        context::ContextBuilder,
+        stream::{Config as StreamConfig, StorageType},
+    },
 };
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 use posthaste_broker_nats::{Config, NatsBroker};
-use posthaste_core::Broker;
+use posthaste_core::{Broker, MessageId};
+use posthaste_wire::Style;
 
-use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW};
+use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW, headers};
 
 const STREAM: &str = "ORDERS";
 
@@ -51,6 +55,10 @@ impl Subject for Stream {
 
     async fn plain(&self, messages: usize) -> Result<()> {
         let payload = bytes::Bytes::from_static(&[0xab; PAYLOAD_BYTES]);
+        let mut ours = HeaderMap::new();
+        for (name, value) in headers(Style::Dash) {
+            ours.insert(name, value);
+        }
         let mut window = FuturesUnordered::new();
         for _ in 0..messages {
             if window.len() >= WINDOW
@@ -58,7 +66,9 @@ impl Subject for Stream {
             {
                 let _: jetstream::publish::PublishAck = acknowledged?;
             }
-            let sent = self.context.publish(TOPIC, payload.clone()).await?;
+            let mut ours = ours.clone();
+            ours.insert("Nats-Msg-Id", MessageId::fresh().to_string());
+            let sent = self.context.publish_with_headers(TOPIC, ours, payload.clone()).await?;
             window.push(sent.into_future());
         }
         while let Some(acknowledged) = window.next().await {

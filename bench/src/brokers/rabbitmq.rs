@@ -15,8 +15,9 @@ use lapin::{
 };
 use posthaste_broker_rabbitmq::{Config, Ordering, RabbitMqBroker};
 use posthaste_core::Broker;
+use posthaste_wire::Style;
 
-use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW};
+use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW, headers};
 
 const EXCHANGE: &str = "posthaste";
 
@@ -73,7 +74,11 @@ impl Subject for Queue {
 
     async fn plain(&self, messages: usize) -> Result<()> {
         let payload = [0xab; PAYLOAD_BYTES];
-        let properties = BasicProperties::default().with_delivery_mode(2);
+        let mut ours = FieldTable::default();
+        for (name, value) in headers(Style::Amqp) {
+            ours.insert(name.into(), AMQPValue::LongString(value.into()));
+        }
+        let properties = BasicProperties::default().with_delivery_mode(2).with_headers(ours);
         let options = BasicPublishOptions { mandatory: true, ..Default::default() };
         let mut window = FuturesUnordered::new();
         for _ in 0..messages {

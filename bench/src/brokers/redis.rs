@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 use posthaste_broker_redis::{Config, RedisBroker};
 use posthaste_core::Broker;
+use posthaste_wire::Style;
 
-use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW};
+use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW, headers};
 
 /// A stream of the topic's name.
 pub(super) struct Stream {
@@ -35,9 +36,13 @@ impl Subject for Stream {
     }
 
     async fn plain(&self, messages: usize) -> Result<()> {
-        let payload = [0xab; PAYLOAD_BYTES];
+        let payload = vec![0xab_u8; PAYLOAD_BYTES];
         let mut command = cmd("XADD");
-        command.arg(TOPIC).arg("*").arg("data").arg(&payload);
+        command.arg(TOPIC).arg("*");
+        for (name, value) in headers(Style::Underscore) {
+            command.arg(name).arg(value);
+        }
+        command.arg("content-type").arg("application/json").arg("data").arg(&payload[..]);
         let send = || {
             let (mut connection, command) = (self.connection.clone(), command.clone());
             async move { command.query_async::<String>(&mut connection).await }
