@@ -158,7 +158,9 @@ impl ClientContext for Context {
     /// the batch before. It says nowhere else that it does so; and it says it here, on the queue of
     /// the reports, before it reports anything that follows.
     fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
-        if facility == "DRAIN" && message.contains("Beginning partition drain") {
+        // Not where it gave a message up: then it says so of the message.
+        let reasons = ["unknown producer id", "skipped sequence numbers"];
+        if facility == "DRAIN" && reasons.iter().any(|reason| message.contains(reason)) {
             self.has_restarted.store(true, Ordering::Release);
         }
         log(facility, message);
