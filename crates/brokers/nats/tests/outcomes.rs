@@ -13,7 +13,7 @@ use posthaste_broker_nats::{Config, NatsBroker};
 use posthaste_core::{Broker, Delivery, Message, Outcome};
 use posthaste_fixtures::{Kind, Options, Proxy, Server, server};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
 };
 
@@ -58,19 +58,14 @@ async fn server_without_jetstream_is_unreachable() {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let mut plain = tokio::process::Command::new("nats-server")
         .args(["-a", "127.0.0.1", "-p", &port.to_string()])
-        .stderr(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .expect("nats-server, of Debian's package nats-server");
+    let mut log = BufReader::new(plain.stderr.take().unwrap()).lines();
+    while !log.next_line().await.unwrap().expect("it starts").contains("Server is ready") {}
     let broker = open(&format!("nats://127.0.0.1:{port}"));
-    let outcome = loop {
-        let outcome = publish_one(&broker, "orders").await;
-        if kind(&outcome).1 != "connection" {
-            break outcome;
-        }
-        assert!(plain.try_wait().unwrap().is_none(), "it runs");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    let outcome = publish_one(&broker, "orders").await;
     assert_eq!(kind(&outcome), ("unreachable", "missing"), "{outcome:?}");
 }
 
