@@ -33,7 +33,8 @@ const TOPIC: &str = "orders";
 /// The headers of a message in its wire form, for loops that send the same.
 fn headers(style: Style) -> Vec<(String, String)> {
     let message = Message::from_bytes(TOPIC, Some("customer-1"), vec![0xab; PAYLOAD_BYTES]);
-    let delivery = Delivery { seq: 1, message, enqueued_at: UNIX_EPOCH, attempt: 1, redriven: 0 };
+    let delivery =
+        Delivery { seq: 1, message, enqueued_at: UNIX_EPOCH, attempt: 1, redriven: 0, floor: None };
     let names = Names { style, reserved: &[], reserved_prefixes: &[] };
     let wire = Wire::default();
     let outgoing = wire.encode(&delivery, &names).expect("a plain message has a wire form");

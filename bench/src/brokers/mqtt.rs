@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 use posthaste_broker_mqtt::{Config, MqttBroker, Ordering, subscribe};
-use posthaste_core::{Broker, Delivery, Message, Outcome, Start, Subscription};
+use posthaste_core::{Broker, Delivery, Message, Outcome, Sharing, Start, Subscription};
 
 use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW};
 
@@ -40,8 +40,14 @@ impl Subject for Session {
         let broker = self.broker(false)?;
         let call_messages = broker.capabilities().call_messages_max.min(WINDOW);
         let message = Message::from_bytes(TOPIC, None, vec![0xab; PAYLOAD_BYTES]);
-        let delivery =
-            Delivery { seq: 1, message, enqueued_at: UNIX_EPOCH, attempt: 1, redriven: 0 };
+        let delivery = Delivery {
+            seq: 1,
+            message,
+            enqueued_at: UNIX_EPOCH,
+            attempt: 1,
+            redriven: 0,
+            floor: None,
+        };
         let delivery = Arc::new(delivery);
         let call: Vec<_> = (0..call_messages).map(|_| Arc::clone(&delivery)).collect();
         let mut window = FuturesUnordered::new();
@@ -66,6 +72,7 @@ impl Subject for Session {
             name: Some("bench".to_owned()),
             topics: vec![TOPIC.parse()?],
             start: Start::New,
+            sharing: Sharing::Competing,
         };
         drop(subscribe(&Config::new(&self.url), &subscription).await?);
         Ok(())

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use crate::{BrokerError, Failure, Finding, Message, Seq, TopicPattern};
+use crate::{BrokerError, Failure, Finding, Floor, Message, Seq, TopicPattern};
 
 /// A message on its way to a broker.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct Delivery {
     pub attempt: u32,
     /// Times a person sent it again; such a message carries an old seq.
     pub redriven: u32,
+    /// What the relay knows of the messages before it; `None` where it does not say.
+    pub floor: Option<Arc<Floor>>,
 }
 
 /// What a broker answered about one message. Only `Acked` counts as delivered.
@@ -100,6 +102,8 @@ pub struct Provenance {
     pub enqueued_at: Option<SystemTime>,
     /// Times a person sent it again.
     pub redriven: u32,
+    /// What the sender knew of the messages before it.
+    pub floor: Option<Floor>,
 }
 
 /// What a subscriber wants to receive.
@@ -113,6 +117,20 @@ pub struct Subscription {
     pub topics: Vec<TopicPattern>,
     /// Where a name that the broker does not know yet, or a listener, starts.
     pub start: Start,
+    /// How subscribers of one name share the messages.
+    pub sharing: Sharing,
+}
+
+/// How subscribers of one name share messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// In any way; messages that one has not finished do not keep others from later ones.
+    Competing,
+    /// By lanes: each lane goes to one subscriber at a time, in the order in which the broker
+    /// acknowledged it, starting with the first message that was not acknowledged by a subscriber.
+    /// Every message says its [`Incoming::lane`]. Adapters of brokers that cannot do this refuse to
+    /// subscribe.
+    Ordered,
 }
 
 /// Where a new subscription starts.
@@ -134,6 +152,9 @@ pub struct Incoming {
     pub provenance: Provenance,
     /// The broker's handle for acknowledging, opaque outside the adapter.
     pub receipt: u64,
+    /// What it is in order with, for [`Sharing::Ordered`] subscriptions: a name that stays the same
+    /// for the consumer's life, such as a topic with its partition.
+    pub lane: Option<Arc<str>>,
 }
 
 /// Receives messages from a broker.

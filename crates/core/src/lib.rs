@@ -23,6 +23,7 @@ mod broker;
 mod clock;
 mod error;
 mod finding;
+mod floor;
 mod lease;
 mod message;
 mod parked;
@@ -33,12 +34,13 @@ mod status;
 mod store;
 
 pub use broker::{
-    Broker, BrokerCapabilities, CallOrder, Delivery, Incoming, Outcome, Provenance, Start,
+    Broker, BrokerCapabilities, CallOrder, Delivery, Incoming, Outcome, Provenance, Sharing, Start,
     Subscriber, Subscription,
 };
 pub use clock::Clock;
 pub use error::{BrokerError, Failure, Invalid, StoreError, StoreErrorKind};
 pub use finding::Finding;
+pub use floor::{FLOOR_MISSING_MAX, Floor};
 pub use lease::{Claim, Grant, Lease, RelayBeat, RelayId};
 pub use message::{
     HEADERS_BYTES_MAX, KEY_BYTES_MAX, Message, MessageId, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,

@@ -41,8 +41,8 @@ pub use event::{Event, IntoMessage};
 pub use outbox::Outbox;
 pub use posthaste_core::{
     Backoff, Broker, BrokerError, Incoming, Invalid, Message, MessageId, OnDead, Provenance,
-    Retention, RetryPolicy, Start, Store, StoreError, StoreErrorKind, Subscriber, Subscription,
-    TopicPattern,
+    Retention, RetryPolicy, Sharing, Start, Store, StoreError, StoreErrorKind, Subscriber,
+    Subscription, TopicPattern,
 };
 pub use posthaste_relay::{Handle, Health, Settings};
 pub use relay::{BuildError, Relay, RelayBuilder, RunError, Running};

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use posthaste::{
-    Message, MessageId, Relay, Start, Subscriber, Subscription, nats, rabbitmq, sqlite::Outbox,
+    Message, MessageId, Relay, Sharing, Start, Subscriber, Subscription, nats, rabbitmq,
+    sqlite::Outbox,
 };
 use posthaste_fixtures::{Kind, server};
 
@@ -11,8 +12,12 @@ use posthaste_fixtures::{Kind, server};
 async fn one_transaction_reaches_the_consumers_of_two_brokers_and_a_rolled_back_one_none() {
     let rabbit = rabbitmq::Config::new(server(Kind::RabbitMq).url());
     let topic = format!("orders.{}", MessageId::fresh());
-    let subscription =
-        Subscription { name: None, topics: vec![topic.parse().unwrap()], start: Start::New };
+    let subscription = Subscription {
+        name: None,
+        topics: vec![topic.parse().unwrap()],
+        start: Start::New,
+        sharing: Sharing::Competing,
+    };
     let mut consumer = rabbitmq::subscribe(&rabbit, &subscription).await.unwrap();
 
     let folder = tempfile::tempdir().unwrap();

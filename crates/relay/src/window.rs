@@ -117,6 +117,7 @@ impl Window {
                 enqueued_at: fetched.enqueued_at,
                 attempt: 1,
                 redriven: 0,
+                floor: None,
             };
             self.bytes += delivery.message.weight();
             let lane = self.lanes.of(delivery.message.key.as_deref());
@@ -158,6 +159,7 @@ impl Window {
                 enqueued_at: parked.enqueued_at,
                 attempt: parked.attempts + parked.unknowns + 1,
                 redriven: parked.redriven,
+                floor: None,
             };
             let item = Item {
                 delivery: Arc::new(delivery),

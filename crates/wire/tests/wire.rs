@@ -21,7 +21,7 @@ fn names(style: Style) -> Names {
 
 fn delivery(message: Message) -> Delivery {
     let enqueued_at = UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456);
-    Delivery { seq: 42, message, enqueued_at, attempt: 1, redriven: 0 }
+    Delivery { seq: 42, message, enqueued_at, attempt: 1, redriven: 0, floor: None }
 }
 
 fn placed() -> Message {

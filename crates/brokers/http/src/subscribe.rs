@@ -128,7 +128,7 @@ impl Subscriber for HttpSubscriber {
             self.next_receipt += 1;
             self.open.retain(|_, handled| !handled.is_closed());
             self.open.insert(receipt, handled);
-            return Ok(Incoming { message, provenance, receipt });
+            return Ok(Incoming { message, provenance, receipt, lane: None });
         }
     }
 

@@ -126,7 +126,7 @@ impl FileSubscriber {
             }
             let (message, provenance) = self.wire.decode(received(&self.read.pop()?), &NAMES);
             if self.topics.iter().any(|pattern| pattern.matches(&message.topic)) {
-                return Some(Incoming { message, provenance, receipt: 0 });
+                return Some(Incoming { message, provenance, receipt: 0, lane: None });
             }
         }
     }

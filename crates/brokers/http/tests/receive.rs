@@ -10,7 +10,7 @@ use std::{
 
 use posthaste_broker_http::{Config, HttpBroker, HttpSubscriber, Secret, subscribe};
 use posthaste_core::{
-    Broker, Delivery, Message, Outcome, PAYLOAD_BYTES_MAX, Start, Subscriber, Subscription,
+    Broker, Delivery, Message, Outcome, PAYLOAD_BYTES_MAX, Sharing, Start, Subscriber, Subscription,
 };
 use posthaste_wire::{Profile, Wire};
 use support::{delivery, secret, shown};
@@ -30,6 +30,7 @@ async fn pair(topics: &str) -> (HttpBroker, HttpSubscriber) {
         name: None,
         topics: vec![topics.parse().expect("a pattern")],
         start: Start::New,
+        sharing: Sharing::Competing,
     };
     let url = "http://127.0.0.1:0/hook";
     let subscriber = subscribe(&config(url), &subscription).await.expect("it listens");

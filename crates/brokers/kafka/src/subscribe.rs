@@ -75,7 +75,7 @@ impl KafkaSubscriber {
             _ = ledger.acknowledge(receipt);
         }
         let (message, provenance) = self.plan.settings.wire.decode(received, &NAMES);
-        Some(Incoming { message, provenance, receipt })
+        Some(Incoming { message, provenance, receipt, lane: None })
     }
 }
 

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use common::{DEADLINE, broker, client, create_named, kind, publish_one};
 use posthaste_broker_kafka::{Config, KafkaBroker, subscribe};
-use posthaste_core::{Broker, Outcome, Start, Subscriber as _, Subscription};
+use posthaste_core::{Broker, Outcome, Sharing, Start, Subscriber as _, Subscription};
 use posthaste_fixtures::{Authority, Certificate, Kind, Options, Server};
 use tempfile::TempDir;
 
@@ -34,8 +34,12 @@ async fn a_certificate_of_a_trusted_authority_is_good() {
     let server = server(authority.certificate(&["localhost"]).unwrap()).await;
     create_named(&client(server.url()), "safe", &[]).await;
     let config = config(&server, Some(file(&folder, authority.pem())));
-    let subscription =
-        Subscription { name: None, topics: vec!["safe".parse().unwrap()], start: Start::Beginning };
+    let subscription = Subscription {
+        name: None,
+        topics: vec!["safe".parse().unwrap()],
+        start: Start::Beginning,
+        sharing: Sharing::Competing,
+    };
     let mut subscriber = subscribe(&config, &subscription).await.unwrap();
     let secure = KafkaBroker::open(config.clone()).unwrap();
     assert_eq!(publish_one(&secure, "safe", DEADLINE).await, Outcome::Acked);

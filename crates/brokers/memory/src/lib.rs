@@ -285,7 +285,12 @@ impl MemorySubscriber {
         subscription.open.insert(receipt);
         subscription.again.insert(receipt);
         let index = usize::try_from(receipt).expect("an index of a vector");
-        Some(Incoming { message: log[index].clone(), provenance: Provenance::default(), receipt })
+        Some(Incoming {
+            message: log[index].clone(),
+            provenance: Provenance::default(),
+            receipt,
+            lane: None,
+        })
     }
 }
 
@@ -325,6 +330,7 @@ mod tests {
             enqueued_at: std::time::UNIX_EPOCH,
             attempt: 1,
             redriven: 0,
+            floor: None,
         })
     }
 

@@ -177,7 +177,7 @@ impl MqttSubscriber {
             coordinates: Uuid::new_v4().to_string(),
         };
         let (message, provenance) = self.wire.decode(received, &NAMES);
-        Incoming { message, provenance, receipt: self.receipt }
+        Incoming { message, provenance, receipt: self.receipt, lane: None }
     }
 
     /// Gives up the connection, if there is one.

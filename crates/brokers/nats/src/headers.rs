@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn delivery(message: Message, redriven: u32) -> Delivery {
-        Delivery { seq: 7, message, enqueued_at: UNIX_EPOCH, attempt: 1, redriven }
+        Delivery { seq: 7, message, enqueued_at: UNIX_EPOCH, attempt: 1, redriven, floor: None }
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl NatsSubscriber {
         if self.receipts.len() > RECEIPTS_MAX {
             self.receipts.pop_first();
         }
-        Ok(Some(Incoming { message, provenance, receipt }))
+        Ok(Some(Incoming { message, provenance, receipt, lane: None }))
     }
 
     fn passed(&mut self, stream: String, sequence: u64) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use async_nats::jetstream::stream;
 use common::{add_stream, fresh, kind, open, publish_one};
 use posthaste_broker_nats::{Config, NatsBroker, subscribe};
-use posthaste_core::{Outcome, Start, Subscription};
+use posthaste_core::{Outcome, Sharing, Start, Subscription};
 use posthaste_fixtures::{Authority, Certificate, Kind, Options, Server};
 
 /// A server that shows this certificate, with a topic to publish to.
@@ -60,6 +60,7 @@ async fn certificate_of_the_given_authority_is_trusted() {
         name: None,
         topics: vec![bed.topic.parse().unwrap()],
         start: Start::Beginning,
+        sharing: Sharing::Competing,
     };
     let mut subscriber = subscribe(&bed.config(Some(ca_file)), &subscription).await.unwrap();
     let incoming = posthaste_core::Subscriber::receive(&mut subscriber).await.unwrap();

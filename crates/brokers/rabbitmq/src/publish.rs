@@ -385,7 +385,14 @@ mod tests {
             .map(|_| {
                 let message = Message::from_bytes("t", None, "");
                 let enqueued_at = UNIX_EPOCH;
-                Arc::new(Delivery { seq: 1, message, enqueued_at, attempt: 1, redriven: 0 })
+                Arc::new(Delivery {
+                    seq: 1,
+                    message,
+                    enqueued_at,
+                    attempt: 1,
+                    redriven: 0,
+                    floor: None,
+                })
             })
             .collect();
         let wire = Wire::default();

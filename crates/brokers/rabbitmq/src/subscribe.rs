@@ -165,7 +165,7 @@ impl Subscriber for RabbitMqSubscriber {
             let receipt = self.receipts;
             self.listen().await?.unacknowledged.insert(receipt, tag);
             let (message, provenance) = self.decode(delivery);
-            return Ok(Incoming { message, provenance, receipt });
+            return Ok(Incoming { message, provenance, receipt, lane: None });
         }
     }
 

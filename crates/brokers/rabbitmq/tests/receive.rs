@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use posthaste_broker_rabbitmq::{Config, QueueType, subscribe};
-use posthaste_core::{Broker, Outcome, Start, Subscriber, Subscription};
+use posthaste_core::{Broker, Outcome, Sharing, Start, Subscriber, Subscription};
 use posthaste_fixtures::{Kind, Proxy, server};
 use support::{Admin, PATIENCE, broker, message, publish_one, routed, unique};
 
@@ -18,6 +18,7 @@ fn wanting(name: Option<&str>, topics: &[&str]) -> Subscription {
         name: name.map(str::to_owned),
         topics: topics.iter().map(|topic| topic.parse().expect("a pattern")).collect(),
         start: Start::New,
+        sharing: Sharing::Competing,
     }
 }
 

@@ -5,7 +5,7 @@ mod support;
 use std::path::PathBuf;
 
 use posthaste_broker_rabbitmq::{Config, subscribe};
-use posthaste_core::{Broker, Outcome, Start, Subscriber, Subscription};
+use posthaste_core::{Broker, Outcome, Sharing, Start, Subscriber, Subscription};
 use posthaste_fixtures::{Authority, Certificate, Kind, Options, Server};
 use support::{broker, message, publish_one, routed, told};
 
@@ -34,8 +34,12 @@ async fn a_certificate_of_a_trusted_authority_is_good_and_no_other() {
     let trusted = broker(trusting.clone());
     assert_eq!(publish_one(&trusted, "t").await, Outcome::Acked);
     assert!(trusted.examine(&[]).await.unwrap().iter().all(|finding| finding.ok));
-    let subscription =
-        Subscription { name: None, topics: vec!["*".parse().unwrap()], start: Start::New };
+    let subscription = Subscription {
+        name: None,
+        topics: vec!["*".parse().unwrap()],
+        start: Start::New,
+        sharing: Sharing::Competing,
+    };
     let mut subscriber = subscribe(&trusting, &subscription).await.unwrap();
     let sent = message("t");
     assert_eq!(

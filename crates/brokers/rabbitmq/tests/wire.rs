@@ -9,7 +9,9 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use posthaste_broker_rabbitmq::{Config, subscribe};
-use posthaste_core::{Broker, Delivery, Message, Outcome, Start, Subscriber, Subscription};
+use posthaste_core::{
+    Broker, Delivery, Message, Outcome, Sharing, Start, Subscriber, Subscription,
+};
 use posthaste_fixtures::{Kind, server};
 use posthaste_wire::{Profile, Wire};
 use serde_json::{Value, json};
@@ -134,6 +136,7 @@ async fn every_profile_is_read_back_with_its_id_and_type() {
             name: None,
             topics: vec!["orders.*".parse().unwrap()],
             start: Start::New,
+            sharing: Sharing::Competing,
         };
         let mut subscriber = subscribe(&config, &subscription).await.unwrap();
         let sent = sent();

@@ -103,7 +103,7 @@ impl RedisSubscriber {
             self.unacknowledged.insert(self.receipts, (entry.stream.clone(), entry.id.clone()));
         }
         let (message, provenance) = self.wire.decode(entry.received(), &NAMES);
-        Incoming { message, provenance, receipt: self.receipts }
+        Incoming { message, provenance, receipt: self.receipts, lane: None }
     }
 
     async fn tell(&mut self, group: &str, stream: &str, id: &str) -> Result<(), Fault> {

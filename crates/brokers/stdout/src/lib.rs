@@ -133,6 +133,7 @@ mod tests {
             enqueued_at: std::time::UNIX_EPOCH,
             attempt: 1,
             redriven: 0,
+            floor: None,
         })
     }
 

@@ -4,7 +4,7 @@ use std::{io, process::ExitCode};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use console::Style;
-use posthaste_core::{Incoming, Start, Subscription};
+use posthaste_core::{Incoming, Sharing, Start, Subscription};
 
 use crate::{
     args::ListenArgs,
@@ -28,7 +28,12 @@ pub(crate) async fn run(
     let config = super::load(inputs, Needs::Nothing, terminal)?;
     let route = super::route(&config, &args.route)?;
     let start = if args.from_beginning { Start::Beginning } else { Start::New };
-    let subscription = Subscription { name: None, topics: route.spec.topics.clone(), start };
+    let subscription = Subscription {
+        name: None,
+        topics: route.spec.topics.clone(),
+        start,
+        sharing: Sharing::Competing,
+    };
     let brokers = Brokers::open(&config.brokers);
     let mut subscriber = brokers.subscribe(&route.broker, &subscription).await?;
     terminal.note(&format!("listening to route {}; Ctrl-C ends it", args.route))?;

@@ -5,7 +5,9 @@ mod record;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use posthaste_core::{BrokerError, Message, MessageId, Start, Store, Subscriber, Subscription};
+use posthaste_core::{
+    BrokerError, Message, MessageId, Sharing, Start, Store, Subscriber, Subscription,
+};
 use posthaste_relay::Relay;
 use tokio::{
     sync::mpsc,
@@ -43,7 +45,12 @@ pub(crate) async fn run(
     let topic = topic(args, route)?;
     let store = super::open(&config).await?;
     let brokers = Brokers::open(&config.brokers);
-    let subscription = Subscription { name: None, topics: vec![topic.parse()?], start: Start::New };
+    let subscription = Subscription {
+        name: None,
+        topics: vec![topic.parse()?],
+        start: Start::New,
+        sharing: Sharing::Competing,
+    };
     let subscriber = brokers.subscribe(&route.broker, &subscription).await?;
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use posthaste_core::{
-    Broker, BrokerError, Delivery, Failure, Incoming, Message, MessageId, Outcome, Start,
+    Broker, BrokerError, Delivery, Failure, Incoming, Message, MessageId, Outcome, Sharing, Start,
     Subscriber, Subscription, TopicPattern,
 };
 use posthaste_wire::Wire;
@@ -96,8 +96,14 @@ impl Kit {
     /// A message on its way: the next of the log.
     pub(super) fn delivery(&self, message: Message) -> Arc<Delivery> {
         let seq = self.seq.fetch_add(1, Ordering::Relaxed);
-        let delivery =
-            Delivery { seq, message, enqueued_at: enqueued_at(seq), attempt: 1, redriven: 0 };
+        let delivery = Delivery {
+            seq,
+            message,
+            enqueued_at: enqueued_at(seq),
+            attempt: 1,
+            redriven: 0,
+            floor: None,
+        };
         Arc::new(delivery)
     }
 
@@ -127,7 +133,12 @@ fn enqueued_at(seq: i64) -> SystemTime {
 /// A subscription to what is new.
 pub(super) fn subscription(name: Option<&str>, patterns: &[&str]) -> Subscription {
     let topics = patterns.iter().map(|pattern| self::pattern(pattern)).collect();
-    Subscription { name: name.map(str::to_owned), topics, start: Start::New }
+    Subscription {
+        name: name.map(str::to_owned),
+        topics,
+        start: Start::New,
+        sharing: Sharing::Competing,
+    }
 }
 
 /// A topic pattern.

@@ -231,6 +231,7 @@ fn random_delivery(random: &mut fastrand::Rng, topic: &str) -> Delivery {
             + Duration::from_micros(random.u64(..4_000_000_000_000_000)),
         attempt: random.u32(1..5),
         redriven: random.u32(..3),
+        floor: None,
     }
 }
 

@@ -159,5 +159,5 @@ pub(crate) fn secret() -> Secret {
 /// A message on its way.
 pub(crate) fn delivery(message: Message) -> Arc<Delivery> {
     let enqueued_at = UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456);
-    Arc::new(Delivery { seq: 42, message, enqueued_at, attempt: 1, redriven: 0 })
+    Arc::new(Delivery { seq: 42, message, enqueued_at, attempt: 1, redriven: 0, floor: None })
 }

@@ -77,6 +77,7 @@ pub(crate) fn delivery(message: Message) -> Arc<Delivery> {
         enqueued_at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
         attempt: 1,
         redriven: 0,
+        floor: None,
     })
 }
 

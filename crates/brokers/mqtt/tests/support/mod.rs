@@ -8,7 +8,8 @@ use std::{
 
 use posthaste_broker_mqtt::{Config, MqttBroker, MqttSubscriber, subscribe};
 use posthaste_core::{
-    Broker, Delivery, Incoming, Message, MessageId, Outcome, Start, Subscriber, Subscription,
+    Broker, Delivery, Incoming, Message, MessageId, Outcome, Sharing, Start, Subscriber,
+    Subscription,
 };
 use posthaste_fixtures::{Kind, Options, Server};
 use tokio::time::timeout;
@@ -40,7 +41,7 @@ pub(crate) fn message(topic: &str, key: Option<&str>, payload: impl Into<Vec<u8>
 
 pub(crate) fn delivery(message: Message) -> Arc<Delivery> {
     let enqueued_at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    Arc::new(Delivery { seq: 7, message, enqueued_at, attempt: 1, redriven: 0 })
+    Arc::new(Delivery { seq: 7, message, enqueued_at, attempt: 1, redriven: 0, floor: None })
 }
 
 pub(crate) async fn publish(broker: &MqttBroker, message: Message) -> Outcome {
@@ -72,6 +73,7 @@ pub(crate) fn subscription(name: Option<&str>, topics: &[&str]) -> Subscription 
         name: name.map(str::to_owned),
         topics: topics.iter().map(|topic| topic.parse().expect("a valid pattern")).collect(),
         start: Start::New,
+        sharing: Sharing::Competing,
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) async fn stored(url: &str, stream: &str) -> u64 {
 
 pub(crate) fn delivery(message: Message) -> Arc<Delivery> {
     let enqueued_at = std::time::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
-    Arc::new(Delivery { seq: 42, message, enqueued_at, attempt: 1, redriven: 0 })
+    Arc::new(Delivery { seq: 42, message, enqueued_at, attempt: 1, redriven: 0, floor: None })
 }
 
 pub(crate) fn message(topic: &str, key: &str) -> Arc<Delivery> {

@@ -30,7 +30,7 @@ pub(crate) fn unique(what: &str) -> String {
 
 pub(crate) fn delivery(message: Message) -> Arc<Delivery> {
     let enqueued_at = UNIX_EPOCH + Duration::from_secs(1_790_000_000);
-    Arc::new(Delivery { seq: 7, message, enqueued_at, attempt: 1, redriven: 0 })
+    Arc::new(Delivery { seq: 7, message, enqueued_at, attempt: 1, redriven: 0, floor: None })
 }
 
 pub(crate) fn message(topic: &str) -> Arc<Delivery> {

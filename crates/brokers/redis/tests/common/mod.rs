@@ -5,7 +5,7 @@ use std::{process::Command, sync::Arc, time::Duration};
 
 use posthaste_broker_redis::{Config, RedisBroker};
 use posthaste_core::{
-    Broker, Delivery, Failure, Incoming, Message, MessageId, Outcome, Start, Subscriber,
+    Broker, Delivery, Failure, Incoming, Message, MessageId, Outcome, Sharing, Start, Subscriber,
     Subscription,
 };
 use posthaste_fixtures::{Kind, Options, Server};
@@ -41,7 +41,7 @@ pub(crate) fn fresh(stem: &str) -> String {
 
 pub(crate) fn delivery(seq: i64, message: Message) -> Arc<Delivery> {
     let enqueued_at = std::time::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
-    Arc::new(Delivery { seq, message, enqueued_at, attempt: 1, redriven: 0 })
+    Arc::new(Delivery { seq, message, enqueued_at, attempt: 1, redriven: 0, floor: None })
 }
 
 pub(crate) fn message(topic: &str, key: Option<&str>, seq: i64) -> Arc<Delivery> {
@@ -167,5 +167,6 @@ pub(crate) fn subscription(name: Option<&str>, topics: &[&str], start: Start) ->
         name: name.map(str::to_owned),
         topics: topics.iter().map(|topic| topic.parse().expect("a pattern")).collect(),
         start,
+        sharing: Sharing::Competing,
     }
 }

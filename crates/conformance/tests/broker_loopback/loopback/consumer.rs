@@ -102,7 +102,7 @@ impl Consumer {
             ..Received::default()
         };
         let (message, provenance) = self.wire.decode(received, &self.names);
-        Incoming { message, provenance, receipt: index as u64 }
+        Incoming { message, provenance, receipt: index as u64, lane: None }
     }
 }
 
