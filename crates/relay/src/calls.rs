@@ -17,6 +17,8 @@ use crate::{
 
 /// Parked messages tried again at a time.
 const DUE_MESSAGES_MAX: u32 = 64;
+/// Calls that what may be in flight is shared among, so that one is prepared while others are answered.
+const CALLS_BESIDE: usize = 4;
 /// Probes with one message, all unanswered, after which another has to be tried.
 const PROBES_ALONE_MAX: u32 = 3;
 /// An adapter that ignores its deadline is given up after this much more.
@@ -99,7 +101,9 @@ impl Server {
             let items = if self.gate.is_probing() {
                 self.take_probe(now).into_iter().collect()
             } else {
-                self.window.lanes.take(allowance, capabilities.call_order != CallOrder::OnePerKey)
+                let share = (self.route.in_flight_max / CALLS_BESIDE).max(1);
+                let whole_lanes = capabilities.call_order != CallOrder::OnePerKey;
+                self.window.lanes.take(share, allowance, whole_lanes)
             };
             if items.is_empty() {
                 return;
