@@ -9,9 +9,9 @@ use std::{
 use async_trait::async_trait;
 use posthaste_conformance::store::{TestBed, Writer};
 use posthaste_core::{
-    Batch, Claim, Due, Fetch, Fetched, Finding, Grant, Layout, Lease, LeaseStatus, Message,
-    MessageId, Next, Parked, ParkedFilter, ParkedView, Position, Purged, RelayBeat, RelayId,
-    Retention, RouteSpec, Seq, Settled, Settlement, Shard, Snapshot, Status, Store,
+    Batch, Claim, Due, Fetch, Fetched, Finding, Grant, Horizon, Layout, Lease, LeaseStatus,
+    Message, MessageId, Next, Parked, ParkedFilter, ParkedView, Position, Purged, RelayBeat,
+    RelayId, Retention, RouteSpec, Seq, Settled, Settlement, Shard, Snapshot, Status, Store,
     StoreCapabilities, StoreError,
 };
 
@@ -50,6 +50,12 @@ pub(crate) enum Flaw {
     ReleaseByAnyTerm,
     /// Settles whatever the epoch.
     SettleUnfenced,
+    /// Takes every transaction for ended.
+    PastAtOnce,
+    /// Tells of what waits, not of dead letters.
+    GrantForgetsDeadLetters,
+    /// Keeps the log's name when the route gets other topics.
+    LogOutlivesTopics,
     /// Writes progress first, then the rest.
     SettleInTwoSteps,
     /// Retries what waits behind a head that is not due.
@@ -377,6 +383,10 @@ impl Store for Mutant {
             _ => {}
         }
         self.inner.settle(lease, &settlement).await
+    }
+
+    fn is_past(&self, horizon: &Horizon, snapshot: &Snapshot) -> bool {
+        self.has(Flaw::PastAtOnce) || self.inner.is_past(horizon, snapshot)
     }
 
     async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {
