@@ -14,6 +14,7 @@ use posthaste_core::{
     RelayId, Retention, RouteSpec, Seq, Settled, Settlement, Shard, Snapshot, Status, Store,
     StoreCapabilities, StoreError,
 };
+use uuid::Uuid;
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +98,8 @@ struct Memory {
     /// Which transaction each message is of, numbered by when it was first touched.
     transactions: HashMap<MessageId, usize>,
     transactions_count: usize,
+    /// The first grant's.
+    log: Option<Uuid>,
     discarded: Vec<(Seq, Message)>,
     relays: HashMap<RelayId, Vec<String>>,
 }
@@ -307,6 +310,13 @@ impl Store for Mutant {
             });
             if self.has(Flaw::BarrierIgnored) {
                 grant.until = None;
+            }
+            if self.has(Flaw::GrantForgetsDeadLetters) {
+                let dead = self.inner.dead(&ParkedFilter::default(), u32::MAX).await?;
+                grant.undelivered.retain(|seq| dead.iter().all(|view| view.seq != *seq));
+            }
+            if self.has(Flaw::LogOutlivesTopics) {
+                self.remember(|memory| grant.log = *memory.log.get_or_insert(grant.log));
             }
         }
         Ok(grant)
