@@ -187,7 +187,8 @@ impl Server {
 
     pub(crate) fn start_due(&mut self, now: Duration) {
         // Never beside a settlement: it could return what the settlement is about to forget.
-        let is_busy = self.is_asking_due || self.is_settling || self.window.has_parked();
+        let is_busy = self.is_asking_due || self.is_settling || self.unwritten.is_some();
+        let is_busy = is_busy || self.window.has_parked();
         let is_closed = self.drain_until.is_some() || self.gate.allowance(now, self.in_flight) == 0;
         if is_busy || is_closed || now < self.due_at || !self.may_use_store(now) {
             return;
@@ -195,9 +196,13 @@ impl Server {
         self.is_asking_due = true;
         let bytes_max = self.context.settings.window_bytes_max;
         let (context, lease) = (self.context.clone(), self.lease.clone());
+        let changes = self.window.floors.changes();
         self.calls.push(
-            async move { Event::Due(context.store.due(&lease, DUE_MESSAGES_MAX, bytes_max).await) }
-                .boxed(),
+            async move {
+                let result = context.store.due(&lease, DUE_MESSAGES_MAX, bytes_max).await;
+                Event::Due { result, changes }
+            }
+            .boxed(),
         );
     }
 }

@@ -30,12 +30,20 @@ pub struct Migration {
 }
 
 /// Every change, in order.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "0001_outbox",
-    up: include_str!("../migrations/0001_outbox.up.sql"),
-    down: include_str!("../migrations/0001_outbox.down.sql"),
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "0001_outbox",
+        up: include_str!("../migrations/0001_outbox.up.sql"),
+        down: include_str!("../migrations/0001_outbox.down.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "0002_log_identity",
+        up: include_str!("../migrations/0002_log_identity.up.sql"),
+        down: include_str!("../migrations/0002_log_identity.down.sql"),
+    },
+];
 
 /// Brings the tables to the version of this program, in one transaction, and returns the names of
 /// the migrations that ran. Any number of processes may do so at once: one does the work, the
@@ -127,7 +135,8 @@ async fn take_over(connection: &mut PgConnection) -> Result<(), Fault> {
         .bind(head.to_string())
         .execute(&mut *connection)
         .await?;
-    query(include_str!("../sql/adopt_identity.sql")).execute(connection).await?;
+    query(include_str!("../sql/adopt_identity.sql")).execute(&mut *connection).await?;
+    query(include_str!("../sql/forget_log.sql")).bind(None::<&str>).execute(connection).await?;
     Ok(())
 }
 
