@@ -21,6 +21,7 @@
 //! The ports are exempt from semantic versioning until 1.0: an adapter pins the exact version of
 //! this crate. What applications use is the facade crate `posthaste`, which is not exempt.
 
+mod admission;
 mod broker;
 mod clock;
 mod error;
@@ -37,6 +38,7 @@ mod status;
 mod store;
 mod watermark;
 
+pub use admission::{Admitted, InboxError, InboxMode, InboxRule, Input};
 pub use broker::{
     Broker, BrokerCapabilities, CallOrder, Delivery, Incoming, Outcome, Provenance, Sharing, Start,
     Subscriber, Subscription,

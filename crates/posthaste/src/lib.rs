@@ -4,6 +4,7 @@
 //!
 //! - [`Outbox::enqueue`] writes messages on the connection of your open transaction.
 //! - [`Relay`] takes them to a broker, in your process or by the `posthaste relay` program.
+//! - [`Inbox`] lets a consumer's effects happen once, however often a message comes.
 //! - [`testing`] lets your tests see what was enqueued and what would be sent.
 //!
 //! ```no_run
@@ -29,6 +30,7 @@
 
 mod database;
 mod event;
+mod inbox;
 mod outbox;
 mod relay;
 #[cfg(feature = "testing")]
@@ -38,6 +40,7 @@ use std::sync::Arc;
 
 pub use database::{Database, IntoStore, migrate};
 pub use event::{Event, IntoMessage};
+pub use inbox::{Begun, HandleError, Handled, Inbox, InboxError, Input, Open};
 pub use outbox::Outbox;
 pub use posthaste_core::{
     Backoff, Broker, BrokerError, Incoming, Invalid, Message, MessageId, OnDead, Provenance,
@@ -54,6 +57,9 @@ pub mod postgres {
 
     /// An outbox on PostgreSQL.
     pub type Outbox = crate::Outbox<sqlx::Postgres>;
+
+    /// An inbox on PostgreSQL.
+    pub type Inbox = crate::Inbox<sqlx::Postgres>;
 }
 
 /// MySQL and MariaDB.
@@ -63,6 +69,9 @@ pub mod mysql {
 
     /// An outbox on MySQL or MariaDB.
     pub type Outbox = crate::Outbox<sqlx::MySql>;
+
+    /// An inbox on MySQL or MariaDB.
+    pub type Inbox = crate::Inbox<sqlx::MySql>;
 }
 
 /// SQLite.
@@ -72,6 +81,9 @@ pub mod sqlite {
 
     /// An outbox on SQLite.
     pub type Outbox = crate::Outbox<sqlx::Sqlite>;
+
+    /// An inbox on SQLite.
+    pub type Inbox = crate::Inbox<sqlx::Sqlite>;
 
     /// Opens (and creates) a database file with the settings an outbox wants: write-ahead log,
     /// `synchronous=FULL`, a busy timeout.

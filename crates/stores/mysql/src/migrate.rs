@@ -38,12 +38,20 @@ pub struct Migration {
 }
 
 /// Every change, in order.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "0001_outbox",
-    up: include_str!("../migrations/0001_outbox.up.sql"),
-    down: include_str!("../migrations/0001_outbox.down.sql"),
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "0001_outbox",
+        up: include_str!("../migrations/0001_outbox.up.sql"),
+        down: include_str!("../migrations/0001_outbox.down.sql"),
+    },
+    Migration {
+        number: 3,
+        name: "0003_inbox",
+        up: include_str!("../migrations/0003_inbox.up.sql"),
+        down: include_str!("../migrations/0003_inbox.down.sql"),
+    },
+];
 
 /// Brings the tables to the version of this program and returns the names of the migrations that
 /// ran. Any number of processes may do so at once: one does the work, the others wait for it and

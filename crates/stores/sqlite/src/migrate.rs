@@ -21,12 +21,20 @@ pub struct Migration {
 }
 
 /// Every migration, in order.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "0001_outbox",
-    up: include_str!("../migrations/0001_outbox.up.sql"),
-    down: include_str!("../migrations/0001_outbox.down.sql"),
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "0001_outbox",
+        up: include_str!("../migrations/0001_outbox.up.sql"),
+        down: include_str!("../migrations/0001_outbox.down.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "0003_inbox",
+        up: include_str!("../migrations/0003_inbox.up.sql"),
+        down: include_str!("../migrations/0003_inbox.down.sql"),
+    },
+];
 
 /// Brings the tables to this program's version and returns the names of the migrations it applied.
 /// Any number of programs may do so at once: one works, the others wait and find nothing to do.
