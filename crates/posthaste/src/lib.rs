@@ -4,7 +4,7 @@
 //!
 //! - [`Outbox::enqueue`] writes messages on the connection of your open transaction.
 //! - [`Relay`] takes them to a broker, in your process or by the `posthaste relay` program.
-//! - [`Inbox`] lets a consumer's effects happen once, however often a message comes.
+//! - [`Consumer`] runs your handlers on what a broker delivers; [`Inbox`] alone lets a consumer's effects happen once, however often a message comes.
 //! - [`testing`] lets your tests see what was enqueued and what would be sent.
 //!
 //! ```no_run
@@ -28,6 +28,7 @@
 //! Databases are features: `postgres`, `mysql`, `sqlite`; so are brokers: `rabbitmq`, `kafka`, `nats`, `redis`,
 //! `mqtt`, `http`. The helpers for tests are the feature `testing`.
 
+mod consumer;
 mod database;
 mod event;
 mod inbox;
@@ -38,14 +39,17 @@ pub mod testing;
 
 use std::sync::Arc;
 
+pub use consumer::{
+    Consumer, ConsumerBuilder, ConsumerError, HandlerError, HandlerFuture, RunningConsumer,
+};
 pub use database::{Database, IntoStore, migrate};
 pub use event::{Event, IntoMessage};
 pub use inbox::{Begun, HandleError, Handled, Inbox, InboxError, Input, Open};
 pub use outbox::Outbox;
 pub use posthaste_core::{
-    Backoff, Broker, BrokerError, Incoming, Invalid, Message, MessageId, OnDead, Provenance,
-    Retention, RetryPolicy, Sharing, Start, Store, StoreError, StoreErrorKind, Subscriber,
-    Subscription, TopicPattern,
+    Backoff, Broker, BrokerError, InboxStore, Incoming, Invalid, Message, MessageId, OnDead,
+    Provenance, Retention, RetryPolicy, Sharing, Start, Store, StoreError, StoreErrorKind,
+    Subscriber, Subscription, TopicPattern,
 };
 pub use posthaste_relay::{Handle, Health, Settings};
 pub use relay::{BuildError, Relay, RelayBuilder, RunError, Running};

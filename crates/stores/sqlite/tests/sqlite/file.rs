@@ -23,7 +23,8 @@ async fn five_programs_open_and_migrate_one_new_file() {
     for program in programs.collect::<Vec<_>>() {
         applied.extend(program.await.unwrap());
     }
-    assert_eq!(applied, ["0001_outbox"]);
+    let known = MIGRATIONS.iter().map(|migration| migration.name).collect::<Vec<_>>();
+    assert_eq!(applied, known);
 }
 
 /// Every table, index and trigger of ours, with its text.
