@@ -65,7 +65,7 @@ impl Events {
     pub(super) fn dead_lettered(&self, id: MessageId, failure: &Failure, attempts: u32) {
         self.count("posthaste_inbox_dead_lettered_total", 1);
         error!(consumer = %self.consumer, message = %id, attempts, error = %failure,
-            "became a dead letter: `posthaste inbox dead list`");
+            "became a dead letter: `posthaste dead list`");
     }
 
     pub(super) fn waiting(&self, error: &InboxError, pause: Duration) {
