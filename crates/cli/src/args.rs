@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use posthaste_core::{MessageId, ParkedFilter};
+use posthaste_core::MessageId;
+use uuid::Uuid;
 
 /// A transactional outbox: what your database committed reaches your broker, in order, and nothing
 /// else does.
@@ -53,6 +54,9 @@ pub(crate) enum Command {
     /// Look at messages that were given up, send them again, or let them go
     #[command(subcommand)]
     Dead(DeadCommand),
+    /// What consumers have handled, and sources that were restored from a backup
+    #[command(subcommand)]
+    Inbox(InboxCommand),
     /// Enqueue a message
     Send(SendArgs),
     /// Check or show the configuration
@@ -145,11 +149,14 @@ pub(crate) enum DeadCommand {
 }
 
 /// Which dead letters are meant.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Filter {
     /// Of this route
     #[arg(long)]
     pub(crate) route: Option<String>,
+    /// Of this consumer: what its handler could not handle
+    #[arg(long, conflicts_with = "route")]
+    pub(crate) consumer: Option<String>,
     /// Of this topic
     #[arg(long)]
     pub(crate) topic: Option<String>,
@@ -159,19 +166,9 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// As the store takes it.
-    pub(crate) fn to_parked(&self, ids: &[MessageId]) -> ParkedFilter {
-        ParkedFilter {
-            route: self.route.clone(),
-            ids: ids.to_vec(),
-            topic: self.topic.clone(),
-            class: self.class.clone(),
-        }
-    }
-
     /// Whether it leaves nothing out.
     pub(crate) fn is_any(&self) -> bool {
-        self.route.is_none() && self.topic.is_none() && self.class.is_none()
+        [&self.route, &self.consumer, &self.topic, &self.class].iter().all(|it| it.is_none())
     }
 }
 
@@ -245,6 +242,43 @@ pub(crate) struct DiscardArgs {
     /// The reason; it is kept with the message
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) why: String,
+}
+
+/// `inbox`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum InboxCommand {
+    /// Consumers: ids and watermarks kept, reorderings, dead letters
+    Status(InboxStatusArgs),
+    /// Let a consumer go on with a source that was restored from a backup
+    Adopt(InboxAdoptArgs),
+}
+
+/// `inbox status`.
+#[derive(Debug, Args)]
+pub(crate) struct InboxStatusArgs {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `inbox adopt`.
+#[derive(Debug, Args)]
+pub(crate) struct InboxAdoptArgs {
+    /// The consumer that stopped with PH-3003
+    #[arg(long)]
+    pub(crate) consumer: String,
+    /// The source its messages come from
+    #[arg(long)]
+    pub(crate) source: String,
+    /// The log that the error names
+    #[arg(long)]
+    pub(crate) log: Uuid,
+    /// Who decides; it is kept [default: $USER]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) by: Option<String>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
 /// `send`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use posthaste_core::{Store, StoreError, StoreErrorKind};
+use posthaste_core::{InboxStore, Store, StoreError, StoreErrorKind};
 use posthaste_store_mysql::MySqlStore;
 use posthaste_store_postgres::PostgresStore;
 use posthaste_store_sqlite::SqliteStore;
@@ -65,6 +65,15 @@ impl Database {
             Self::Postgres(store) => Arc::clone(store) as Arc<dyn Store>,
             Self::MySql(store) => Arc::clone(store) as Arc<dyn Store>,
             Self::Sqlite(store) => Arc::clone(store) as Arc<dyn Store>,
+        }
+    }
+
+    /// The port to its inbox.
+    pub(crate) fn inbox(&self) -> Arc<dyn InboxStore> {
+        match self {
+            Self::Postgres(store) => Arc::clone(store) as Arc<dyn InboxStore>,
+            Self::MySql(store) => Arc::clone(store) as Arc<dyn InboxStore>,
+            Self::Sqlite(store) => Arc::clone(store) as Arc<dyn InboxStore>,
         }
     }
 

@@ -8,12 +8,13 @@ mod support;
 use std::time::Duration;
 
 use posthaste_core::{
-    Claim, Failure, Fetch, Message, MessageId, Next, Park, RelayId, Repark, RouteSpec, Settlement,
-    Shard, Store,
+    Claim, Failure, Fetch, InboxConnection, Letter, Message, MessageId, Next, Park, Provenance,
+    RelayId, Repark, RouteSpec, Settlement, Shard, Store,
 };
 use posthaste_store_sqlite::SqliteStore;
 use serde_json::Value;
 use support::Bundle;
+use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -142,4 +143,63 @@ async fn discarding_needs_a_reason_and_keeps_it() {
     assert_eq!(row["acted_by"], "ann");
     assert_eq!(row["acted_why"], "test data");
     t.run(&discard).expect(1);
+}
+
+/// A dead letter of a consumer, as its runner leaves it.
+async fn with_consumers_letter() -> (Bundle, MessageId) {
+    let (t, _) = with_dead(&[b"1"]).await;
+    let url = format!("sqlite:{}", t.path("outbox.db").display());
+    let store = SqliteStore::connect(&url).await.unwrap();
+    let message = Message::from_bytes("payments", Some("k"), "2");
+    let id = message.id;
+    let letter = Letter {
+        consumer: "billing".to_owned(),
+        message,
+        provenance: Provenance::default(),
+        attempts: 10,
+    };
+    let mut tx = posthaste_store_sqlite::begin(store.pool()).await.unwrap();
+    let mut inbox = posthaste_store_sqlite::Inbox::new(&mut tx).unwrap();
+    inbox.bury(&letter, &Failure::new("handler", "no such account")).await.unwrap();
+    inbox.accept_log("billing", "/shop", Uuid::nil()).await.unwrap();
+    tx.commit().await.unwrap();
+    store.pool().close().await;
+    (t, id)
+}
+
+#[tokio::test]
+async fn letters_of_consumers_are_listed_redriven_and_discarded_alike() {
+    let (t, id) = with_consumers_letter().await;
+    let rows = json_lines(&t.run(&["dead", "list", "--json"]).expect(0));
+    assert_eq!(rows.len(), 2);
+    assert_eq!((rows[0]["route"].as_str(), rows[0]["consumer"].as_str()), (Some("all"), None));
+    assert_eq!((rows[1]["route"].as_str(), rows[1]["consumer"].as_str()), (None, Some("billing")));
+    assert_eq!(rows[1]["last_error"]["detail"], "no such account");
+    let listed = t.run(&["dead", "list", "--consumer", "billing"]).expect(0);
+    assert!(listed.contains("consumer billing") && listed.contains(&id.to_string()), "{listed}");
+    assert!(t.run(&["dead", "show", &id.to_string()]).expect(0).contains("consumer billing"));
+    t.run(&["dead", "list", "--consumer", "billing", "--route", "all"]).expect(2);
+    let redrive = ["dead", "redrive", "--consumer", "billing", "--yes"];
+    assert_eq!(t.run(&redrive).expect(0), "redriven: 1\n");
+    t.run(&redrive).expect(1);
+    assert_eq!(json_lines(&t.run(&["dead", "list", "--json"]).expect(0)).len(), 1);
+}
+
+#[tokio::test]
+async fn consumers_are_shown_and_a_restored_source_is_adopted_by_name() {
+    let (t, _) = with_consumers_letter().await;
+    let rows = json_lines(&t.run(&["inbox", "status", "--json"]).expect(0));
+    assert_eq!(
+        (rows[0]["consumer"].as_str(), rows[0]["dead"].as_u64()),
+        (Some("billing"), Some(1))
+    );
+    assert!(t.run(&["inbox", "status"]).expect(0).contains("billing"));
+    let log = Uuid::now_v7().to_string();
+    let adopt = ["inbox", "adopt", "--consumer", "billing", "--source", "/shop", "--log", &log];
+    t.run(&adopt).expect(4);
+    let yes = [&adopt[..], &["--yes"]].concat();
+    assert_eq!(t.run(&yes).expect(0), "adopted\n");
+    assert_eq!(t.run(&yes).expect(0), "adopted before\n");
+    let other = ["inbox", "adopt", "--consumer", "x", "--source", "/shop", "--log", &log, "--yes"];
+    t.run(&other).expect(1);
 }

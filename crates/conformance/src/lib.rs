@@ -21,5 +21,6 @@
 
 pub mod broker;
 pub mod history;
+pub mod inbox;
 pub mod store;
 mod verdict;

@@ -15,15 +15,19 @@
 //! | *park* | put a failing message aside with its error and its next attempt ([`Parked`]) |
 //! | *dead letter* | a parked message that will not be retried by itself |
 //! | *redrive* | send a dead letter again |
+//! | *inbox* | what a consumer has handled ([`InboxConnection`], [`InboxStore`]) |
+//! | *watermark* | the same by position: a floor and what is handled above it ([`Watermark`]) |
 //!
 //! The ports are exempt from semantic versioning until 1.0: an adapter pins the exact version of
 //! this crate. What applications use is the facade crate `posthaste`, which is not exempt.
 
+mod admission;
 mod broker;
 mod clock;
 mod error;
 mod finding;
 mod floor;
+mod inbox;
 mod lease;
 mod message;
 mod parked;
@@ -32,7 +36,9 @@ mod retry;
 mod route;
 mod status;
 mod store;
+mod watermark;
 
+pub use admission::{Admitted, InboxError, InboxMode, InboxRule, Input};
 pub use broker::{
     Broker, BrokerCapabilities, CallOrder, Delivery, Incoming, Outcome, Provenance, Sharing, Start,
     Subscriber, Subscription,
@@ -41,6 +47,7 @@ pub use clock::Clock;
 pub use error::{BrokerError, Failure, Invalid, StoreError, StoreErrorKind};
 pub use finding::Finding;
 pub use floor::{FLOOR_MISSING_MAX, Floor};
+pub use inbox::{InboxConnection, InboxPurged, InboxStatus, InboxStore, LaneKey, Letter, Tally};
 pub use lease::{Claim, Grant, Lease, RelayBeat, RelayId};
 pub use message::{
     HEADERS_BYTES_MAX, KEY_BYTES_MAX, Message, MessageId, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
@@ -55,3 +62,4 @@ pub use store::{
     Batch, Due, Fetch, Fetched, Layout, Purged, Retention, Settled, Settlement, Store,
     StoreCapabilities,
 };
+pub use watermark::{Judgement, Place, Watermark};

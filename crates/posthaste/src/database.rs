@@ -1,8 +1,8 @@
 //! Which databases an outbox can live in, named by their sqlx types.
 
-use std::{future::Future, sync::Arc};
+use std::{error::Error, future::Future, ops::DerefMut, sync::Arc};
 
-use posthaste_core::{Message, Store, StoreError};
+use posthaste_core::{InboxConnection, InboxStore, Message, Store, StoreError};
 
 /// A database of sqlx that can hold an outbox. Implemented here, behind features.
 #[diagnostic::on_unimplemented(
@@ -13,7 +13,9 @@ pub trait Database: Sized {
     /// The connection of an open transaction.
     type Connection: Send;
     /// The pool.
-    type Pool: Sync;
+    type Pool: Clone + Send + Sync + 'static;
+    /// An open transaction; dropping it rolls back.
+    type Transaction: DerefMut<Target = Self::Connection> + Send + 'static;
 
     #[doc(hidden)]
     fn insert(
@@ -25,6 +27,31 @@ pub trait Database: Sized {
     fn migrate(
         pool: &Self::Pool,
     ) -> impl Future<Output = Result<Vec<&'static str>, StoreError>> + Send;
+
+    #[doc(hidden)]
+    fn begin(
+        pool: &Self::Pool,
+    ) -> impl Future<Output = Result<Self::Transaction, StoreError>> + Send;
+
+    #[doc(hidden)]
+    fn commit(
+        transaction: Self::Transaction,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    #[doc(hidden)]
+    fn rollback(transaction: Self::Transaction) -> impl Future<Output = ()> + Send;
+
+    #[doc(hidden)]
+    fn inbox(
+        connection: &mut Self::Connection,
+    ) -> Result<Box<dyn InboxConnection + '_>, StoreError>;
+
+    #[doc(hidden)]
+    fn inbox_store(pool: Self::Pool) -> Arc<dyn InboxStore>;
+
+    /// What a handler's error means where it is one of this database's driver.
+    #[doc(hidden)]
+    fn handler_error(error: Box<dyn Error + Send + Sync>) -> Option<StoreError>;
 }
 
 /// A pool whose database is known.
@@ -68,6 +95,7 @@ macro_rules! database {
         impl Database for $database {
             type Connection = $connection;
             type Pool = $pool;
+            type Transaction = sqlx::Transaction<'static, $database>;
 
             async fn insert(
                 connection: &mut $connection,
@@ -78,6 +106,34 @@ macro_rules! database {
 
             async fn migrate(pool: &$pool) -> Result<Vec<&'static str>, StoreError> {
                 $krate::migrate(pool).await
+            }
+
+            async fn begin(pool: &$pool) -> Result<Self::Transaction, StoreError> {
+                $krate::begin(pool).await
+            }
+
+            async fn commit(transaction: Self::Transaction) -> Result<(), StoreError> {
+                $krate::commit(transaction).await
+            }
+
+            async fn rollback(transaction: Self::Transaction) {
+                // What matters has failed before; a connection that cannot roll back is closed.
+                let _ = transaction.rollback().await;
+            }
+
+            fn inbox(
+                connection: &mut $connection,
+            ) -> Result<Box<dyn InboxConnection + '_>, StoreError> {
+                Ok(Box::new($krate::Inbox::new(connection)?))
+            }
+
+            fn inbox_store(pool: $pool) -> Arc<dyn InboxStore> {
+                Arc::new(<$store>::new(pool))
+            }
+
+            fn handler_error(error: Box<dyn Error + Send + Sync>) -> Option<StoreError> {
+                let error = error.downcast::<sqlx::Error>().ok()?;
+                Some($krate::handler_error(*error))
             }
         }
 

@@ -4,6 +4,7 @@
 //!
 //! - [`Outbox::enqueue`] writes messages on the connection of your open transaction.
 //! - [`Relay`] takes them to a broker, in your process or by the `posthaste relay` program.
+//! - [`Consumer`] runs your handlers on what a broker delivers; [`Inbox`] alone lets a consumer's effects happen once, however often a message comes.
 //! - [`testing`] lets your tests see what was enqueued and what would be sent.
 //!
 //! ```no_run
@@ -27,8 +28,10 @@
 //! Databases are features: `postgres`, `mysql`, `sqlite`; so are brokers: `rabbitmq`, `kafka`, `nats`, `redis`,
 //! `mqtt`, `http`. The helpers for tests are the feature `testing`.
 
+mod consumer;
 mod database;
 mod event;
+mod inbox;
 mod outbox;
 mod relay;
 #[cfg(feature = "testing")]
@@ -36,13 +39,17 @@ pub mod testing;
 
 use std::sync::Arc;
 
+pub use consumer::{
+    Consumer, ConsumerBuilder, ConsumerError, HandlerError, HandlerFuture, RunningConsumer,
+};
 pub use database::{Database, IntoStore, migrate};
 pub use event::{Event, IntoMessage};
+pub use inbox::{Begun, HandleError, Handled, Inbox, InboxError, Input, Open};
 pub use outbox::Outbox;
 pub use posthaste_core::{
-    Backoff, Broker, BrokerError, Incoming, Invalid, Message, MessageId, OnDead, Provenance,
-    Retention, RetryPolicy, Sharing, Start, Store, StoreError, StoreErrorKind, Subscriber,
-    Subscription, TopicPattern,
+    Backoff, Broker, BrokerError, InboxStore, Incoming, Invalid, Message, MessageId, OnDead,
+    Provenance, Retention, RetryPolicy, Sharing, Start, Store, StoreError, StoreErrorKind,
+    Subscriber, Subscription, TopicPattern,
 };
 pub use posthaste_relay::{Handle, Health, Settings};
 pub use relay::{BuildError, Relay, RelayBuilder, RunError, Running};
@@ -54,6 +61,9 @@ pub mod postgres {
 
     /// An outbox on PostgreSQL.
     pub type Outbox = crate::Outbox<sqlx::Postgres>;
+
+    /// An inbox on PostgreSQL.
+    pub type Inbox = crate::Inbox<sqlx::Postgres>;
 }
 
 /// MySQL and MariaDB.
@@ -63,6 +73,9 @@ pub mod mysql {
 
     /// An outbox on MySQL or MariaDB.
     pub type Outbox = crate::Outbox<sqlx::MySql>;
+
+    /// An inbox on MySQL or MariaDB.
+    pub type Inbox = crate::Inbox<sqlx::MySql>;
 }
 
 /// SQLite.
@@ -72,6 +85,9 @@ pub mod sqlite {
 
     /// An outbox on SQLite.
     pub type Outbox = crate::Outbox<sqlx::Sqlite>;
+
+    /// An inbox on SQLite.
+    pub type Inbox = crate::Inbox<sqlx::Sqlite>;
 
     /// Opens (and creates) a database file with the settings an outbox wants: write-ahead log,
     /// `synchronous=FULL`, a busy timeout.

@@ -10,10 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::IntoStore;
 
-/// What is wrong with a relay that was built; every problem, not just the first.
+/// What is wrong with a relay or a consumer that was built; every problem, not just the first.
 #[derive(Debug, thiserror::Error)]
-#[error("the relay cannot be built: {}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+#[error("the {what} cannot be built: {}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct BuildError {
+    pub(crate) what: &'static str,
     /// The problems.
     pub problems: Vec<Invalid>,
 }
@@ -165,7 +166,7 @@ impl RelayBuilder {
     pub fn build(mut self) -> Result<Relay, BuildError> {
         self.check();
         if !self.problems.is_empty() {
-            return Err(BuildError { problems: self.problems });
+            return Err(BuildError { what: "relay", problems: self.problems });
         }
         Ok(Relay { inner: posthaste_relay::Relay::new(self.store, self.routes, self.settings) })
     }

@@ -103,6 +103,22 @@ const CATALOGUE: &[Entry] = &[
         "a broker breaks a rule of its adapter",
         "The message names the key, the value and the rule; docs/brokers has a page for each.",
     ),
+    (
+        "PH-3001",
+        "a message carries no position, so a watermark cannot judge it",
+        "Its sender is no Posthaste relay, or its wire form leaves the position out. Use id mode.",
+    ),
+    (
+        "PH-3002",
+        "a message did not come in an ordered lane, so a watermark cannot judge it",
+        "Subscribe with `Sharing::Ordered`, or use id mode.",
+    ),
+    (
+        "PH-3003",
+        "a source sends from another log than the consumer knows",
+        "It was restored from a backup, or two outboxes have the same source name. Once that is \
+         clear: `posthaste inbox adopt`; what it sends again takes effect again.",
+    ),
 ];
 
 /// Runs it.

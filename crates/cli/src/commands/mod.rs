@@ -5,6 +5,7 @@ pub(crate) mod config;
 pub(crate) mod dead;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod inbox;
 pub(crate) mod listen;
 pub(crate) mod migrate;
 pub(crate) mod relay;
@@ -36,6 +37,7 @@ pub(crate) async fn run(cli: Cli, terminal: &mut Terminal<'_>) -> anyhow::Result
         Command::Migrate(args) => migrate::run(&args, &inputs, terminal).await,
         Command::Status(args) => status::run(&args, &inputs, terminal).await,
         Command::Dead(command) => dead::run(&command, &inputs, terminal).await,
+        Command::Inbox(command) => inbox::run(&command, &inputs, terminal).await,
         Command::Send(args) => send::run(args, &inputs, terminal).await,
         Command::Config(command) => config::run(&command, &inputs, terminal),
         Command::Listen(args) => listen::run(&args, &inputs, terminal).await,

@@ -16,6 +16,7 @@
 //! | `sequence.rs`, `fetch.rs` | writing and reading the log |
 //! | `settle.rs`, `parked.rs` | progress, parked messages, dead letters |
 //! | `lease.rs`, `route.rs` | who serves what |
+//! | `inbox.rs`, `letters.rs` | what consumers have handled, and what they could not |
 //! | `purge.rs`, `status.rs`, `examine.rs` | retention, the picture for people, doctor |
 //! | `sql/*.sql` | every statement, with its purpose, concurrency and index |
 
@@ -24,7 +25,9 @@ mod enqueue;
 mod error;
 mod examine;
 mod fetch;
+mod inbox;
 mod lease;
+mod letters;
 mod migrate;
 mod parked;
 mod purge;
@@ -52,6 +55,7 @@ use transaction::{Call, Scope};
 
 pub use crate::{
     enqueue::enqueue,
+    inbox::{Inbox, begin, commit, handler_error},
     migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations},
 };
 

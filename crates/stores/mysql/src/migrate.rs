@@ -53,6 +53,12 @@ pub const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0002_log_identity.up.sql"),
         down: include_str!("../migrations/0002_log_identity.down.sql"),
     },
+    Migration {
+        number: 3,
+        name: "0003_inbox",
+        up: include_str!("../migrations/0003_inbox.up.sql"),
+        down: include_str!("../migrations/0003_inbox.down.sql"),
+    },
 ];
 
 /// Brings the tables to the version of this program and returns the names of the migrations that

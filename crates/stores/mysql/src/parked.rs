@@ -187,7 +187,7 @@ pub(crate) async fn dead(
     rows.iter().map(view).collect()
 }
 
-fn view(row: &MySqlRow) -> Result<ParkedView, Fault> {
+pub(crate) fn view(row: &MySqlRow) -> Result<ParkedView, Fault> {
     let text = |index| Ok::<_, Fault>(row::text(row, index)?.unwrap_or_default());
     let pair = |first: usize, second: usize| -> Result<Option<(String, String)>, Fault> {
         Ok(row::text(row, first)?.zip(row::text(row, second)?))
@@ -306,15 +306,15 @@ impl Letters {
 }
 
 /// A filter as parameters; `None` for any.
-struct Filter {
-    route: Option<Vec<u8>>,
-    ids: Option<String>,
-    topic: Option<Vec<u8>>,
-    class: Option<Vec<u8>>,
+pub(crate) struct Filter {
+    pub(crate) route: Option<Vec<u8>>,
+    pub(crate) ids: Option<String>,
+    pub(crate) topic: Option<Vec<u8>>,
+    pub(crate) class: Option<Vec<u8>>,
 }
 
 impl Filter {
-    fn of(filter: &ParkedFilter) -> Self {
+    pub(crate) fn of(filter: &ParkedFilter) -> Self {
         let bytes = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
         let ids = filter.ids.iter().map(ToString::to_string);
         Self {

@@ -12,6 +12,7 @@
 //! | `fetch.rs` | reading the log |
 //! | `settle.rs`, `parked.rs` | progress, parked messages, dead letters |
 //! | `lease.rs`, `route.rs` | who serves what |
+//! | `inbox.rs`, `letters.rs` | what consumers have handled, and what they could not |
 //! | `purge.rs`, `status.rs`, `examine.rs` | retention, the picture for people, doctor |
 //! | `sql/*.sql` | every statement, with its purpose, concurrency and index |
 //!
@@ -22,7 +23,9 @@ mod enqueue;
 mod error;
 mod examine;
 mod fetch;
+mod inbox;
 mod lease;
+mod letters;
 mod migrate;
 mod parked;
 mod purge;
@@ -48,6 +51,7 @@ use sqlx::{
 
 pub use crate::{
     enqueue::{enqueue, enqueue_unnamed},
+    inbox::{Inbox, begin, commit, handler_error},
     migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations},
 };
 

@@ -71,7 +71,7 @@ fn parked(row: &PgRow) -> Result<Parked, Fault> {
     })
 }
 
-fn number(row: &PgRow, index: usize) -> Result<u32, Fault> {
+pub(crate) fn number(row: &PgRow, index: usize) -> Result<u32, Fault> {
     Ok(u32::try_from(row.try_get::<i32, _>(index)?).unwrap_or(0))
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn dead(
     rows.iter().map(view).collect()
 }
 
-fn view(row: &PgRow) -> Result<ParkedView, Fault> {
+pub(crate) fn view(row: &PgRow) -> Result<ParkedView, Fault> {
     let pair = |first: usize, second: usize| -> Result<Option<(String, String)>, Fault> {
         let first: Option<String> = row.try_get(MORE + first)?;
         Ok(first.zip(row.try_get(MORE + second)?))
@@ -165,7 +165,10 @@ async fn promote(connection: &mut PgConnection, rows: &[PgRow]) -> Result<u64, F
 }
 
 /// A statement whose first four parameters are the filter.
-fn filtered(sql: &'static str, filter: &ParkedFilter) -> Query<'static, Postgres, PgArguments> {
+pub(crate) fn filtered(
+    sql: &'static str,
+    filter: &ParkedFilter,
+) -> Query<'static, Postgres, PgArguments> {
     let ids: Vec<Uuid> = filter.ids.iter().map(|id| id.0).collect();
     query(sql)
         .bind(filter.route.clone())

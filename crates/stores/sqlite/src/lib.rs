@@ -15,7 +15,9 @@ mod enqueue;
 mod error;
 mod examine;
 mod fetch;
+mod inbox;
 mod lease;
+mod letters;
 mod migrate;
 mod parked;
 mod purge;
@@ -41,6 +43,7 @@ use task::Tasks;
 
 pub use connect::connect_options;
 pub use enqueue::enqueue;
+pub use inbox::{Inbox, begin, commit, handler_error};
 pub use migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations};
 
 /// An outbox in an SQLite file.

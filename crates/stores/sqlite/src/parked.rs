@@ -175,7 +175,7 @@ pub(crate) async fn dead(
     rows.iter().map(view).collect()
 }
 
-fn view(row: &SqliteRow) -> Result<ParkedView, Fault> {
+pub(crate) fn view(row: &SqliteRow) -> Result<ParkedView, Fault> {
     let pair = |first: &str, second: &str| -> Result<Option<(String, String)>, Fault> {
         Ok(row::text(row, first)?.zip(row::text(row, second)?))
     };
@@ -257,7 +257,7 @@ async fn order_changed(
 }
 
 /// The ids as a JSON array; `None` for any.
-fn ids(filter: &ParkedFilter) -> Option<String> {
+pub(crate) fn ids(filter: &ParkedFilter) -> Option<String> {
     let ids = filter.ids.iter().map(ToString::to_string);
     (!filter.ids.is_empty()).then(|| row::json_array(ids))
 }

@@ -2,9 +2,12 @@
 
 use std::process::ExitCode;
 
-use posthaste_core::{ParkState, ParkedFilter, Store};
+use posthaste_core::ParkState;
 
-use super::view;
+use super::{
+    letters::{Letters, Meant},
+    view,
+};
 use crate::{
     args::{DeadAct, DiscardArgs, RedriveArgs},
     output::{Fault, NEEDS_YES, NO, Terminal, USAGE, count},
@@ -23,7 +26,7 @@ pub(crate) fn check(act: &DeadAct) -> Result<(), Fault> {
     let is_named = !act.ids.is_empty() || !act.filter.is_any();
     match (is_named, act.all) {
         (false, false) => Err(Fault::new(USAGE, "it does not say which dead letters")
-            .help("name ids, or --route, --topic or --class, or --all")),
+            .help("name ids, or --route, --consumer, --topic or --class, or --all")),
         (true, true) => Err(Fault::new(USAGE, "--all and a filter contradict each other")),
         _ => Ok(()),
     }
@@ -35,16 +38,17 @@ pub(crate) fn check(act: &DeadAct) -> Result<(), Fault> {
 /// When nothing matches, nobody agrees, or the store fails.
 pub(crate) async fn redrive(
     args: &RedriveArgs,
-    store: &dyn Store,
+    store: &Letters,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let filter = args.act.filter.to_parked(&args.act.ids);
-    if !agree("redrive", &args.act, &filter, store, terminal).await? {
+    let meant = Meant::new(&args.act.filter, &args.act.ids);
+    if !agree("redrive", &args.act, &meant, store, terminal).await? {
         return Ok(ExitCode::SUCCESS);
     }
-    let n = store.redrive(&filter, &by(&args.act)).await?;
+    let n = store.redrive(&meant, &by(&args.act)).await?;
     writeln!(terminal.out, "redriven: {n}")?;
-    terminal.note("a running relay sends them now; their keys keep their order")?;
+    terminal
+        .note("a running relay sends those of routes now, a running consumer handles its own")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -54,14 +58,14 @@ pub(crate) async fn redrive(
 /// When nothing matches, nobody agrees, or the store fails.
 pub(crate) async fn discard(
     args: &DiscardArgs,
-    store: &dyn Store,
+    store: &Letters,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let filter = args.act.filter.to_parked(&args.act.ids);
-    if !agree("discard", &args.act, &filter, store, terminal).await? {
+    let meant = Meant::new(&args.act.filter, &args.act.ids);
+    if !agree("discard", &args.act, &meant, store, terminal).await? {
         return Ok(ExitCode::SUCCESS);
     }
-    let n = store.discard(&filter, &by(&args.act), &args.why).await?;
+    let n = store.discard(&meant, &by(&args.act), &args.why).await?;
     writeln!(terminal.out, "discarded: {n}")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -70,17 +74,17 @@ pub(crate) async fn discard(
 async fn agree(
     verb: &str,
     act: &DeadAct,
-    filter: &ParkedFilter,
-    store: &dyn Store,
+    meant: &Meant,
+    store: &Letters,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<bool> {
-    let mut found = store.dead(filter, COUNT_MAX).await?;
-    found.retain(|parked| parked.state == ParkState::Dead);
+    let mut found = store.find(meant, COUNT_MAX).await?;
+    found.retain(|found| found.parked.state == ParkState::Dead);
     if found.is_empty() {
         let fault = Fault::new(NO, "no dead letter matches");
         return Err(fault.help("`posthaste dead list` shows those there are").into());
     }
-    let many = how_many(found.len(), filter, store).await?;
+    let many = how_many(found.len(), act, store).await?;
     writeln!(terminal.err, "{verb} {many}:")?;
     view::list(&found[..found.len().min(SAMPLES)], terminal.err)?;
     if found.len() > SAMPLES {
@@ -104,22 +108,29 @@ async fn agree(
 }
 
 /// How many match: exactly where the store counts them or few do.
-async fn how_many(
-    found: usize,
-    filter: &ParkedFilter,
-    store: &dyn Store,
-) -> anyhow::Result<String> {
+async fn how_many(found: usize, act: &DeadAct, store: &Letters) -> anyhow::Result<String> {
     let exact = count(found as u64, "dead letter");
     if found < COUNT_MAX as usize {
         return Ok(exact);
     }
-    if !filter.ids.is_empty() || filter.topic.is_some() || filter.class.is_some() {
+    let filter = &act.filter;
+    if !act.ids.is_empty() || filter.topic.is_some() || filter.class.is_some() {
         return Ok(format!("at least {exact}"));
     }
-    let status = store.status().await?;
-    let is_meant = |name: &String| filter.route.as_ref().is_none_or(|route| route == name);
-    let routes = status.routes.iter().filter(|route| is_meant(&route.name));
-    Ok(count(routes.map(|route| route.dead).sum(), "dead letter"))
+    let mut all = 0;
+    if filter.consumer.is_none() {
+        let status = store.store.status().await?;
+        let is_meant = |name: &String| filter.route.as_ref().is_none_or(|route| route == name);
+        let routes = status.routes.iter().filter(|route| is_meant(&route.name));
+        all += routes.map(|route| route.dead).sum::<u64>();
+    }
+    if filter.route.is_none() {
+        let consumers = store.inbox.inbox_status().await?;
+        let is_meant = |name: &String| filter.consumer.as_ref().is_none_or(|it| it == name);
+        let consumers = consumers.iter().filter(|status| is_meant(&status.consumer));
+        all += consumers.map(|status| status.dead).sum::<u64>();
+    }
+    Ok(count(all, "dead letter"))
 }
 
 fn by(act: &DeadAct) -> String {

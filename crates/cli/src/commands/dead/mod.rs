@@ -1,16 +1,19 @@
-//! `dead list | show | redrive | discard`: what people do about messages that were given up.
+//! `dead list | show | redrive | discard`: what people do about messages that were given up, by a
+//! route or by a consumer.
 
 mod act;
+mod letters;
 mod view;
 
 use std::process::ExitCode;
 
-use posthaste_core::{ParkedFilter, Store};
+use letters::{Letters, Meant};
 
 use crate::{
-    args::{DeadCommand, DeadListArgs, DeadShowArgs},
+    args::{DeadCommand, DeadListArgs, DeadShowArgs, Filter},
     config::{Inputs, Needs},
     output::{Fault, NOT_FOUND, Terminal},
+    stores::Database,
 };
 
 /// Most routes one message can be a dead letter of and still be shown in full.
@@ -32,22 +35,24 @@ pub(crate) async fn run(
         act::check(&args.act)?;
     }
     let config = super::load(inputs, Needs::Store, terminal)?;
-    let store = super::open(&config).await?;
+    let database = Database::open(super::url(&config)).await?;
+    let store = Letters { store: database.store(), inbox: database.inbox() };
+    store.store.check().await?;
     match command {
-        DeadCommand::List(args) => list(args, &*store, terminal).await,
-        DeadCommand::Show(args) => show(args, &*store, terminal).await,
-        DeadCommand::Redrive(args) => act::redrive(args, &*store, terminal).await,
-        DeadCommand::Discard(args) => act::discard(args, &*store, terminal).await,
+        DeadCommand::List(args) => list(args, &store, terminal).await,
+        DeadCommand::Show(args) => show(args, &store, terminal).await,
+        DeadCommand::Redrive(args) => act::redrive(args, &store, terminal).await,
+        DeadCommand::Discard(args) => act::discard(args, &store, terminal).await,
     }
 }
 
 async fn list(
     args: &DeadListArgs,
-    store: &dyn Store,
+    store: &Letters,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
     // One more than wanted, to know whether there are more.
-    let mut found = store.dead(&args.filter.to_parked(&[]), args.limit + 1).await?;
+    let mut found = store.find(&Meant::new(&args.filter, &[]), args.limit + 1).await?;
     let is_more = found.len() > args.limit as usize;
     found.truncate(args.limit as usize);
     if args.json {
@@ -67,11 +72,10 @@ async fn list(
 
 async fn show(
     args: &DeadShowArgs,
-    store: &dyn Store,
+    store: &Letters,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let filter = ParkedFilter { ids: vec![args.id], ..ParkedFilter::default() };
-    let found = store.dead(&filter, SHOW_MAX).await?;
+    let found = store.find(&Meant::new(&Filter::default(), &[args.id]), SHOW_MAX).await?;
     if found.is_empty() {
         let fault = Fault::new(NOT_FOUND, format!("no dead letter has the id {}", args.id));
         return Err(fault.help("`posthaste dead list` shows those there are").into());

@@ -3,16 +3,19 @@
 use std::io::{self, Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use posthaste_core::ParkedView;
 use serde::Serialize;
 
+use super::letters::Found;
 use crate::output::{shorten, table, write_table};
 
 /// A dead letter as one line of JSON. The fields are stable.
 #[derive(Serialize)]
 pub(crate) struct Row<'a> {
     id: String,
-    route: &'a str,
+    /// The route that could not deliver it.
+    route: Option<&'a str>,
+    /// The consumer that could not handle it.
+    consumer: Option<&'a str>,
     seq: i64,
     topic: &'a str,
     key: Option<&'a str>,
@@ -45,7 +48,8 @@ struct Error<'a> {
 
 impl<'a> Row<'a> {
     /// The row of a dead letter.
-    pub(crate) fn new(parked: &'a ParkedView) -> Self {
+    pub(crate) fn new(found: &'a Found) -> Self {
+        let parked = &found.parked;
         let message = &parked.message;
         let text = std::str::from_utf8(&message.payload);
         let error = |error: &'a Option<(String, String)>| {
@@ -55,7 +59,8 @@ impl<'a> Row<'a> {
         let headers = message.headers.iter();
         Self {
             id: message.id.to_string(),
-            route: &parked.route,
+            route: found.route(),
+            consumer: found.consumer(),
             seq: parked.seq,
             topic: &message.topic,
             key: message.key.as_deref(),
@@ -83,12 +88,13 @@ impl<'a> Row<'a> {
 ///
 /// # Errors
 /// When the writer fails.
-pub(crate) fn list(found: &[ParkedView], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn list(letters: &[Found], out: &mut dyn Write) -> io::Result<()> {
     let mut table = table(&["id", "route", "topic", "key", "attempts", "dead since", "error"]);
-    for parked in found {
+    for found in letters {
+        let parked = &found.parked;
         table.add_row([
             parked.message.id.to_string(),
-            parked.route.clone(),
+            found.owner(),
             shorten(&parked.message.topic, 30),
             shorten(parked.message.key.as_deref().unwrap_or("-"), 20),
             parked.attempts.to_string(),
@@ -103,12 +109,13 @@ pub(crate) fn list(found: &[ParkedView], out: &mut dyn Write) -> io::Result<()> 
 ///
 /// # Errors
 /// When the writer fails.
-pub(crate) fn show(parked: &ParkedView, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn show(found: &Found, out: &mut dyn Write) -> io::Result<()> {
+    let parked = &found.parked;
     let message = &parked.message;
     let or_dash = |text: Option<&str>| text.unwrap_or("-").escape_debug().to_string();
     for (name, value) in [
         ("id", message.id.to_string()),
-        ("route", parked.route.clone()),
+        ("route", found.owner()),
         ("state", format!("{} since {}", parked.state.as_str(), parked.state_at)),
         ("topic", or_dash(Some(&message.topic))),
         ("key", or_dash(message.key.as_deref())),
@@ -153,12 +160,12 @@ fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use posthaste_core::{Message, ParkState};
+    use posthaste_core::{Message, ParkState, ParkedView};
 
     use super::*;
 
-    fn parked(payload: &[u8]) -> ParkedView {
-        ParkedView {
+    fn found(payload: &[u8]) -> Found {
+        let parked = ParkedView {
             route: "r".to_owned(),
             seq: 7,
             message: Message::from_bytes("t", Some("k"), payload.to_vec()),
@@ -173,15 +180,16 @@ mod tests {
             state_at: "2026-11-15T10:00:00Z".to_owned(),
             next_attempt_in: None,
             acted: None,
-        }
+        };
+        Found { parked, is_consumers: false }
     }
 
     #[test]
     fn payloads_are_text_where_they_can_be() {
         for (payload, shown, is_base64) in [(&b"{}"[..], "{}", false), (&[0xff][..], "/w==", true)]
         {
-            let parked = parked(payload);
-            let row = serde_json::to_value(Row::new(&parked)).unwrap();
+            let found = found(payload);
+            let row = serde_json::to_value(Row::new(&found)).unwrap();
             assert_eq!(row["payload"], shown);
             assert_eq!(row["payload_is_base64"], is_base64);
         }
@@ -189,10 +197,10 @@ mod tests {
 
     #[test]
     fn nothing_a_message_holds_can_drive_the_terminal() {
-        let parked = parked(b"a\x1b[2Jb\n");
+        let found = found(b"a\x1b[2Jb\n");
         let mut text = Vec::new();
-        show(&parked, &mut text).unwrap();
-        list(&[parked], &mut text).unwrap();
+        show(&found, &mut text).unwrap();
+        list(&[found], &mut text).unwrap();
         assert!(!text.contains(&0x1b));
     }
 }

@@ -1,0 +1,139 @@
+//! Cases of what is known by position.
+
+use std::sync::Arc;
+
+use posthaste_core::{InboxError, InboxMode, Incoming, Input, Message, StoreErrorKind};
+use uuid::Uuid;
+
+use super::{
+    Bed,
+    case::cases,
+    kit::{CONSUMER, handle, message, placed, rule, takes_effect},
+};
+
+cases!("lanes": [
+    copies_take_no_effect_and_leave_one_row,
+    what_is_rolled_back_was_never_recorded,
+    the_first_messages_of_a_lane_are_raced,
+    lanes_topics_and_consumers_are_apart,
+    what_a_watermark_cannot_judge_is_refused,
+    another_log_is_refused_until_it_is_adopted,
+    reorderings_and_contradictions_are_counted,
+]);
+
+const WATERMARK: InboxMode = InboxMode::Watermark;
+
+async fn copies_take_no_effect_and_leave_one_row(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    let log = Uuid::now_v7();
+    let messages: Vec<Incoming> =
+        (1..=300).map(|seq| placed(log, seq, (seq - 1) / 20 * 20)).collect();
+    for (index, chunk) in messages.chunks(75).enumerate() {
+        assert_eq!(handle(&bed, &rule(WATERMARK), chunk).await?, Some(75));
+        // The broker gives some out again, from here or far back.
+        assert_eq!(handle(&bed, &rule(WATERMARK), chunk).await?, Some(0));
+        assert_eq!(handle(&bed, &rule(WATERMARK), &messages[..75 * index]).await?, Some(0));
+    }
+    assert!(!takes_effect(&bed, &rule(WATERMARK), &messages[0]).await?);
+    assert_eq!(bed.enqueued().await, 300);
+    let status = bed.inbox_store().inbox_status().await?;
+    assert_eq!(status.len(), 1);
+    assert_eq!((status[0].lanes, status[0].tally.handled), (1, 300));
+    assert_eq!((status[0].tally.reordered, status[0].tally.impossible), (0, 0));
+    assert_eq!(status[0].oldest_id_age, None, "no id is kept");
+    Ok(())
+}
+
+async fn what_is_rolled_back_was_never_recorded(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    let message = placed(Uuid::now_v7(), 1, 0);
+    let mut writer = bed.begin().await;
+    let rule = rule(WATERMARK);
+    let admitted = rule.admit(&mut *writer.inbox(), &[Input::from(&message)]).await?;
+    writer.enqueue(&[Message::from_bytes("effects", None, "")]).await?;
+    assert!(rule.conclude(&mut *writer.inbox(), &admitted).await?);
+    writer.rollback().await;
+    assert!(takes_effect(&bed, &rule, &message).await?);
+    assert_eq!(bed.enqueued().await, 1);
+    Ok(())
+}
+
+/// Two replicas that both believe that the lane is theirs, as while it changes hands.
+async fn the_first_messages_of_a_lane_are_raced(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    let log = Uuid::now_v7();
+    let replicas = (0..4).map(|_| {
+        let bed = Arc::clone(&bed);
+        tokio::spawn(async move {
+            let mut seq = 1;
+            while seq <= 10 {
+                match takes_effect(&bed, &rule(WATERMARK), &placed(log, seq, 0)).await {
+                    Ok(_) => seq += 1,
+                    Err(error) => assert!(error.is_retryable(), "{error:?}"),
+                }
+            }
+        })
+    });
+    for replica in replicas.collect::<Vec<_>>() {
+        replica.await.expect("no panic");
+    }
+    assert_eq!(bed.enqueued().await, 10);
+    Ok(())
+}
+
+async fn lanes_topics_and_consumers_are_apart(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    let log = Uuid::now_v7();
+    assert!(takes_effect(&bed, &rule(WATERMARK), &placed(log, 9, 8)).await?);
+    let mut lane = placed(log, 5, 0);
+    lane.lane = Some("another".into());
+    assert!(takes_effect(&bed, &rule(WATERMARK), &lane).await?);
+    let mut topic = placed(log, 5, 0);
+    topic.message.topic = "another".to_owned();
+    assert!(takes_effect(&bed, &rule(WATERMARK), &topic).await?);
+    let mut other = rule(WATERMARK);
+    other.consumer = "another".to_owned();
+    assert!(takes_effect(&bed, &other, &placed(log, 5, 0)).await?);
+    assert!(!takes_effect(&bed, &rule(WATERMARK), &placed(log, 5, 0)).await?);
+    Ok(())
+}
+
+async fn what_a_watermark_cannot_judge_is_refused(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    let refused = takes_effect(&bed, &rule(WATERMARK), &message()).await;
+    assert!(matches!(refused, Err(InboxError::NoPosition { .. })), "{refused:?}");
+    let mut competing = placed(Uuid::now_v7(), 1, 0);
+    competing.lane = None;
+    let refused = takes_effect(&bed, &rule(WATERMARK), &competing).await;
+    assert!(matches!(refused, Err(InboxError::NotOrdered { .. })), "{refused:?}");
+    assert_eq!(bed.enqueued().await, 0);
+    Ok(())
+}
+
+async fn another_log_is_refused_until_it_is_adopted(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    let [old, new] = [Uuid::now_v7(), Uuid::now_v7()];
+    let store = bed.inbox_store();
+    let unknown = store.adopt_log(CONSUMER, "/shop", new, "ann").await;
+    assert_eq!(unknown.expect_err("nothing to go on from").kind, StoreErrorKind::Refused);
+    for seq in 1..=5 {
+        assert!(takes_effect(&bed, &rule(WATERMARK), &placed(old, seq, seq - 1)).await?);
+    }
+    let refused = takes_effect(&bed, &rule(WATERMARK), &placed(new, 3, 2)).await;
+    let text = format!("{}", refused.as_ref().expect_err("never dropped in silence"));
+    assert!(matches!(refused, Err(InboxError::OtherLog { log, .. }) if log == new), "{text}");
+    assert!(text.contains("posthaste inbox adopt --consumer billing --source /shop"), "{text}");
+    assert!(!refused.expect_err("as above").is_retryable());
+    assert!(store.adopt_log(CONSUMER, "/shop", new, "ann").await?);
+    assert!(!store.adopt_log(CONSUMER, "/shop", new, "ann").await?, "twice is once");
+    assert!(takes_effect(&bed, &rule(WATERMARK), &placed(new, 3, 2)).await?);
+    assert!(!takes_effect(&bed, &rule(WATERMARK), &placed(old, 4, 3)).await?, "still known");
+    let mut elsewhere = placed(Uuid::now_v7(), 1, 0);
+    elsewhere.provenance.source = Some("/other".to_owned());
+    assert!(takes_effect(&bed, &rule(WATERMARK), &elsewhere).await?, "another source's first");
+    Ok(())
+}
+
+async fn reorderings_and_contradictions_are_counted(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    let log = Uuid::now_v7();
+    for (seq, floor) in [(5, 0), (4, 0), (9, 9)] {
+        assert!(takes_effect(&bed, &rule(WATERMARK), &placed(log, seq, floor)).await?);
+    }
+    let tally = bed.inbox_store().inbox_status().await?[0].tally;
+    assert_eq!((tally.handled, tally.reordered, tally.impossible), (3, 1, 1));
+    Ok(())
+}

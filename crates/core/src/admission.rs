@@ -1,0 +1,307 @@
+//! How an inbox decides which messages are new, on the connection of the handler's transaction:
+//! [`admit`](InboxRule::admit) before the handler, [`conclude`](InboxRule::conclude) after it.
+
+use std::collections::{BTreeMap, HashSet};
+
+use uuid::Uuid;
+
+use crate::{
+    InboxConnection, Incoming, Judgement, LaneKey, MessageId, Place, Provenance, StoreError,
+    StoreErrorKind, Tally, Watermark,
+};
+
+/// How a consumer knows what it has handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InboxMode {
+    /// By id, recorded before the handler runs: of two replicas with the same message one waits for
+    /// the other, and the handler never runs twice at once.
+    IdsFirst,
+    /// By id, recorded after the handler ran: nobody waits, but two may run the handler for the same
+    /// message, and one of them is rolled back.
+    IdsLast,
+    /// By position, for lanes that are consumed in order: exact for ever, and of bounded size.
+    Watermark,
+}
+
+/// A message as an inbox sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'m> {
+    /// Its id.
+    pub id: MessageId,
+    /// Its topic.
+    pub topic: &'m str,
+    /// Its key.
+    pub key: Option<&'m str>,
+    /// Where it comes from; `None` where that is not known.
+    pub provenance: Option<&'m Provenance>,
+    /// The lane it came in, if it is consumed in order.
+    pub lane: Option<&'m str>,
+}
+
+impl<'m> From<&'m Incoming> for Input<'m> {
+    fn from(incoming: &'m Incoming) -> Self {
+        Self {
+            id: incoming.message.id,
+            topic: &incoming.message.topic,
+            key: incoming.message.key.as_deref(),
+            provenance: Some(&incoming.provenance),
+            lane: incoming.lane.as_deref(),
+        }
+    }
+}
+
+/// For those who receive by other means: enough for modes by id.
+impl From<MessageId> for Input<'_> {
+    fn from(id: MessageId) -> Self {
+        Self { id, topic: "", key: None, provenance: None, lane: None }
+    }
+}
+
+/// Why an inbox cannot say whether a message is new, or cannot record it. Nothing has taken effect,
+/// unless the error is a failed commit.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InboxError {
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The message does not say where it stands in its log.
+    #[error(
+        "[PH-3001] message {id} carries no position: its sender is no Posthaste relay, or its wire \
+         form leaves the position out; consumer `{consumer}` cannot use watermark mode here, id mode \
+         works everywhere"
+    )]
+    NoPosition {
+        /// The consumer.
+        consumer: String,
+        /// The message.
+        id: MessageId,
+    },
+    /// The message did not come in a lane that is consumed in order.
+    #[error(
+        "[PH-3002] message {id} did not come in an ordered lane, where a watermark could drop what \
+         another handler has not finished; consumer `{consumer}` must subscribe with \
+         `Sharing::Ordered`, or use id mode"
+    )]
+    NotOrdered {
+        /// The consumer.
+        consumer: String,
+        /// The message.
+        id: MessageId,
+    },
+    /// The source counts from the beginning again.
+    #[error(
+        "[PH-3003] source `{source_name}` sends from another log ({log}) than the one consumer \
+         `{consumer}` knows: it was restored from a backup, or two outboxes have the same source \
+         name; `posthaste inbox adopt --consumer {consumer} --source {source_name} --log {log}` goes \
+         on with it, and what it sends again takes effect again"
+    )]
+    OtherLog {
+        /// The consumer.
+        consumer: String,
+        /// The source.
+        source_name: String,
+        /// The log it sends from now.
+        log: Uuid,
+    },
+}
+
+impl InboxError {
+    /// The stable code of `docs/reference/errors.md`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.kind.code(),
+            Self::NoPosition { .. } => "PH-3001",
+            Self::NotOrdered { .. } => "PH-3002",
+            Self::OtherLog { .. } => "PH-3003",
+        }
+    }
+
+    /// Whether the same call may succeed later without anyone acting.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_retryable())
+    }
+}
+
+/// A consumer's name and mode.
+#[derive(Clone, Debug)]
+pub struct InboxRule {
+    /// The consumer: two of different names both handle the same message.
+    pub consumer: String,
+    /// How it knows what it has handled.
+    pub mode: InboxMode,
+}
+
+/// Which messages of a transaction are new, and what is to be written once they are handled.
+#[derive(Debug, Default)]
+pub struct Admitted {
+    /// For each message given, in its order, whether its handler is to run.
+    pub is_new: Vec<bool>,
+    /// Ids to record at the end.
+    ids: Vec<MessageId>,
+    /// Locked lanes, as they will be.
+    lanes: BTreeMap<LaneKey, (Watermark, Tally)>,
+}
+
+impl Admitted {
+    /// How many are new.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.is_new.iter().filter(|is_new| **is_new).count()
+    }
+
+    /// What watermarks found out about the order of the new ones.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let mut sum = Tally::default();
+        for (_, tally) in self.lanes.values() {
+            sum.handled += tally.handled;
+            sum.reordered += tally.reordered;
+            sum.impossible += tally.impossible;
+        }
+        sum
+    }
+}
+
+impl InboxRule {
+    /// Finds out which messages are new. Then the handler runs for those, in their order and in the
+    /// same transaction; if one of them fails, all is rolled back.
+    ///
+    /// # Errors
+    /// As [`InboxError`]; roll back.
+    pub async fn admit(
+        &self,
+        connection: &mut dyn InboxConnection,
+        inputs: &[Input<'_>],
+    ) -> Result<Admitted, InboxError> {
+        match self.mode {
+            InboxMode::Watermark => self.admit_by_position(connection, inputs).await,
+            InboxMode::IdsFirst | InboxMode::IdsLast => self.admit_by_id(connection, inputs).await,
+        }
+    }
+
+    /// Writes down that the new messages have been handled; commit after it. `false` says that
+    /// another has handled one of them meanwhile: roll back, then find out again.
+    ///
+    /// # Errors
+    /// As [`InboxError`]; roll back.
+    pub async fn conclude(
+        &self,
+        connection: &mut dyn InboxConnection,
+        admitted: &Admitted,
+    ) -> Result<bool, InboxError> {
+        if !admitted.ids.is_empty() {
+            let recorded = connection.record(&self.consumer, &admitted.ids).await?;
+            if recorded < admitted.ids.len() as u64 {
+                return Ok(false);
+            }
+        }
+        for (lane, (watermark, tally)) in &admitted.lanes {
+            if tally.handled > 0 {
+                connection.write_lane(lane, &watermark.to_string(), *tally).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    async fn admit_by_id(
+        &self,
+        connection: &mut dyn InboxConnection,
+        inputs: &[Input<'_>],
+    ) -> Result<Admitted, InboxError> {
+        let ids: Vec<MessageId> = inputs.iter().map(|input| input.id).collect();
+        if let ([id], InboxMode::IdsFirst) = (ids.as_slice(), self.mode) {
+            let is_new = connection.record(&self.consumer, &[*id]).await? > 0;
+            return Ok(Admitted { is_new: vec![is_new], ..Admitted::default() });
+        }
+        let mut seen: HashSet<MessageId> =
+            connection.recorded(&self.consumer, &ids).await?.into_iter().collect();
+        let is_new: Vec<bool> = ids.iter().map(|id| seen.insert(*id)).collect();
+        let new = ids.iter().zip(&is_new).filter(|(_, is_new)| **is_new).map(|(id, _)| *id);
+        let new: Vec<MessageId> = new.collect();
+        if self.mode == InboxMode::IdsLast {
+            return Ok(Admitted { is_new, ids: new, ..Admitted::default() });
+        }
+        if !new.is_empty() && connection.record(&self.consumer, &new).await? < new.len() as u64 {
+            let message = "another replica handled some of these messages meanwhile; try again";
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "record", message).into());
+        }
+        Ok(Admitted { is_new, ..Admitted::default() })
+    }
+
+    async fn admit_by_position(
+        &self,
+        connection: &mut dyn InboxConnection,
+        inputs: &[Input<'_>],
+    ) -> Result<Admitted, InboxError> {
+        let mut admitted = Admitted::default();
+        // Lanes are locked in one order, whatever that of the messages: two never wait in a circle.
+        let mut places = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let (lane, place) = self.place(input)?;
+            admitted.lanes.entry(lane.clone()).or_default();
+            places.push((lane, place));
+        }
+        let sources: BTreeMap<&LaneKey, &str> =
+            places.iter().zip(inputs).map(|((lane, _), input)| (lane, source_of(input))).collect();
+        for (lane, (watermark, _)) in &mut admitted.lanes {
+            *watermark = self.lock(connection, lane, sources[lane]).await?;
+        }
+        for (lane, place) in &places {
+            let (watermark, tally) = admitted.lanes.get_mut(lane).expect("put in above");
+            let judgement = watermark.judge(place);
+            if let Judgement::New { is_reordered, is_impossible } = judgement {
+                watermark.record(place);
+                tally.handled += 1;
+                tally.reordered += u64::from(is_reordered);
+                tally.impossible += u64::from(is_impossible);
+            }
+            admitted.is_new.push(judgement != Judgement::Copy);
+        }
+        Ok(admitted)
+    }
+
+    fn place<'m>(&self, input: &Input<'m>) -> Result<(LaneKey, Place<'m>), InboxError> {
+        let consumer = || self.consumer.clone();
+        let position = input.provenance.and_then(|it| Some((it.seq?, it.floor.as_ref()?)));
+        let Some((seq, floor)) = position else {
+            return Err(InboxError::NoPosition { consumer: consumer(), id: input.id });
+        };
+        let Some(lane) = input.lane else {
+            return Err(InboxError::NotOrdered { consumer: consumer(), id: input.id });
+        };
+        let lane = LaneKey {
+            consumer: consumer(),
+            log: floor.log,
+            lane: lane.to_owned(),
+            topic: input.topic.to_owned(),
+        };
+        Ok((lane, Place { seq, key: input.key, floor }))
+    }
+
+    async fn lock(
+        &self,
+        connection: &mut dyn InboxConnection,
+        lane: &LaneKey,
+        source: &str,
+    ) -> Result<Watermark, InboxError> {
+        let text = connection.lock_lane(lane).await?;
+        if text.is_empty() && !connection.accept_log(&self.consumer, source, lane.log).await? {
+            return Err(InboxError::OtherLog {
+                consumer: self.consumer.clone(),
+                source_name: source.to_owned(),
+                log: lane.log,
+            });
+        }
+        text.parse().map_err(|why: String| {
+            let message = format!("the watermark of lane `{}` cannot be read: {why}", lane.lane);
+            StoreError::new(StoreErrorKind::Refused, "lock_lane", message).into()
+        })
+    }
+}
+
+fn source_of<'m>(input: &Input<'m>) -> &'m str {
+    input.provenance.and_then(|provenance| provenance.source.as_deref()).unwrap_or("")
+}

@@ -1,0 +1,212 @@
+//! The ports to a database that holds an inbox: what has been handled, and what could not be.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::{Failure, Message, MessageId, ParkedFilter, ParkedView, Provenance, StoreError};
+
+/// What a watermark is kept under.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneKey {
+    /// The consumer.
+    pub consumer: String,
+    /// The log its messages come from.
+    pub log: Uuid,
+    /// The lane, as [`Incoming::lane`](crate::Incoming::lane) names it.
+    pub lane: String,
+    /// Their topic: two routes may take different topics of one log to one lane, each at its own
+    /// pace, so a floor of one says nothing of the other.
+    pub topic: String,
+}
+
+impl LaneKey {
+    /// Longest lane name, in bytes.
+    pub const LANE_BYTES_MAX: usize = 512;
+}
+
+/// What to add to a lane's counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Messages handled.
+    pub handled: u64,
+    /// Of those, handled after something later.
+    pub reordered: u64,
+    /// Of those, whose sender contradicted itself.
+    pub impossible: u64,
+}
+
+/// A message that a consumer gave up, or that a person sent to it again.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    /// The consumer.
+    pub consumer: String,
+    /// The message.
+    pub message: Message,
+    /// Where it came from: its source and seq are kept.
+    pub provenance: Provenance,
+    /// Failures of the handler since it arrived or was last redriven.
+    pub attempts: u32,
+}
+
+/// The inbox on the connection of an open transaction: everything here is kept if and only if that
+/// commits.
+#[async_trait]
+pub trait InboxConnection: Send {
+    /// Which of the ids are recorded for the consumer. Reads what is committed; waits for nobody.
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn recorded(
+        &mut self,
+        consumer: &str,
+        ids: &[MessageId],
+    ) -> Result<Vec<MessageId>, StoreError>;
+
+    /// Records those of the ids that are not recorded yet; returns how many. Waits for an open
+    /// transaction that records one of them: until it ends it is not known whether they are new.
+    ///
+    /// # Errors
+    /// When the database fails; roll back. Kind `Unavailable` where two wait for each other.
+    async fn record(&mut self, consumer: &str, ids: &[MessageId]) -> Result<u64, StoreError>;
+
+    /// Locks the lane until the transaction ends, and returns its watermark as text; empty where
+    /// nothing has been written.
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn lock_lane(&mut self, lane: &LaneKey) -> Result<String, StoreError>;
+
+    /// Writes the watermark of a lane that is locked.
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn write_lane(
+        &mut self,
+        lane: &LaneKey,
+        watermark: &str,
+        tally: Tally,
+    ) -> Result<(), StoreError>;
+
+    /// Whether the consumer takes messages of this log from this source: the first log of a source
+    /// is accepted here, others by [`InboxStore::adopt_log`].
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn accept_log(
+        &mut self,
+        consumer: &str,
+        source: &str,
+        log: Uuid,
+    ) -> Result<bool, StoreError>;
+
+    /// Keeps a message as a dead letter of its consumer; one that is there already gets the latest
+    /// attempts and error, and is dead again.
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn bury(&mut self, letter: &Letter, failure: &Failure) -> Result<(), StoreError>;
+
+    /// Removes a redriven dead letter; whether it was there to be removed. Waits for another that
+    /// does so.
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn unbury(&mut self, consumer: &str, id: MessageId) -> Result<bool, StoreError>;
+}
+
+/// What the inbox holds for one consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxStatus {
+    /// The consumer.
+    pub consumer: String,
+    /// Age of the oldest id kept; `None` where none is.
+    pub oldest_id_age: Option<Duration>,
+    /// Watermarks kept.
+    pub lanes: u64,
+    /// Messages handled by watermark, of those reordered, and of those impossible.
+    pub tally: Tally,
+    /// Dead letters that nobody decided about.
+    pub dead: u64,
+}
+
+/// What one round of cleaning an inbox removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InboxPurged {
+    /// Ids forgotten.
+    pub ids: u64,
+    /// Discarded dead letters removed.
+    pub discarded: u64,
+}
+
+/// A database that holds an inbox, for runners and tools. In [`ParkedFilter`] and [`ParkedView`]
+/// `route` is the consumer's name here, and times are those of the dead letter.
+#[async_trait]
+pub trait InboxStore: Send + Sync + 'static {
+    /// Dead letters of consumers (and discarded ones, where `ids` names them) that match, oldest
+    /// first, the oldest `limit` of them.
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    async fn letters(
+        &self,
+        filter: &ParkedFilter,
+        limit: u32,
+    ) -> Result<Vec<ParkedView>, StoreError>;
+
+    /// Gives matching dead letters to their consumers again; returns how many. A running consumer
+    /// takes them with [`due_letters`](Self::due_letters).
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    async fn redrive_letters(&self, filter: &ParkedFilter, by: &str) -> Result<u64, StoreError>;
+
+    /// Gives matching dead letters up for good; returns how many.
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    async fn discard_letters(
+        &self,
+        filter: &ParkedFilter,
+        by: &str,
+        why: &str,
+    ) -> Result<u64, StoreError>;
+
+    /// Redriven dead letters of the consumer, those redriven first in front; `limit` at most.
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    async fn due_letters(&self, consumer: &str, limit: u32) -> Result<Vec<Letter>, StoreError>;
+
+    /// Forgets up to `rows_max` ids of the consumer that were recorded longer than `window` ago, by
+    /// the database's clock, and as many dead letters discarded before that. Never anything younger.
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    async fn purge_inbox(
+        &self,
+        consumer: &str,
+        window: Duration,
+        rows_max: u32,
+    ) -> Result<InboxPurged, StoreError>;
+
+    /// Lets the consumer take messages of another log of the source; whether that is new. What the
+    /// source sent under its old log and sends again under this one takes effect again.
+    ///
+    /// # Errors
+    /// Kind `Refused` where the consumer knows no log of that source.
+    async fn adopt_log(
+        &self,
+        consumer: &str,
+        source: &str,
+        log: Uuid,
+        by: &str,
+    ) -> Result<bool, StoreError>;
+
+    /// The picture for people and monitors, by consumer.
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    async fn inbox_status(&self) -> Result<Vec<InboxStatus>, StoreError>;
+}

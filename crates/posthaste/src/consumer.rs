@@ -1,0 +1,306 @@
+//! A consumer inside your process: a subscriber, an inbox, and handlers by event type.
+//!
+//! `runner.rs` owns the subscriber: it receives, hands out, and acknowledges what is committed.
+//! `slot.rs` handles messages, one after another; a key (or a lane, in watermark mode) always goes to
+//! the same slot, which is what keeps its order. `events.rs` is all telemetry.
+
+mod events;
+mod handler;
+mod runner;
+mod slot;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use posthaste_core::{Backoff, InboxMode, Invalid, NAME_BYTES_MAX, Subscriber};
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use handler::{Handler, Handlers};
+pub use handler::{HandlerError, HandlerFuture};
+
+use crate::{Database, Inbox, InboxError, relay::BuildError};
+
+/// Time ids are kept, unless set otherwise: copies that come later take effect again.
+const WINDOW_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
+
+/// What ended a consumer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConsumerError {
+    /// The inbox cannot be used as it is; the message says what to do. Nothing was dropped: what was
+    /// not handled was not acknowledged.
+    #[error(transparent)]
+    Inbox(#[from] InboxError),
+}
+
+/// How a consumer works; see the builder's methods.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    concurrency: usize,
+    batch: usize,
+    backoff: Backoff,
+    attempts_max: u32,
+    window: Duration,
+    redelivery_horizon: Option<Duration>,
+    poll: Duration,
+    drain: Duration,
+}
+
+/// A consumer, ready to run: every message it receives takes effect once, is acknowledged after the
+/// commit, and becomes a dead letter of the consumer if its handler keeps failing.
+///
+/// ```no_run
+/// # #[cfg(feature = "sqlite")]
+/// # async fn example(pool: sqlx::SqlitePool, subscriber: Box<dyn posthaste::Subscriber>)
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// use posthaste::{Consumer, sqlite::Inbox};
+///
+/// let consumer = Consumer::builder(pool, Inbox::new("billing"), subscriber)
+///     .on("OrderPlaced", |tx, incoming| {
+///         Box::pin(async move {
+///             let order: u64 = serde_json::from_slice(&incoming.message.payload)?;
+///             sqlx::query("INSERT INTO invoice (order_id) VALUES (?)")
+///                 .bind(order.cast_signed())
+///                 .execute(tx)
+///                 .await?;
+///             Ok(())
+///         })
+///     })
+///     .build()?;
+/// let running = consumer.spawn();
+/// running.shutdown().await?;
+/// # Ok(()) }
+/// ```
+pub struct Consumer<DB: Database> {
+    pool: DB::Pool,
+    inbox: Inbox<DB>,
+    subscriber: Box<dyn Subscriber>,
+    handlers: Arc<Handlers<DB>>,
+    settings: Settings,
+}
+
+impl<DB: Database + 'static> Consumer<DB> {
+    /// Starts building a consumer. The subscriber's subscription should have a name, or what is not
+    /// handled when the program ends is lost; in watermark mode it must be ordered.
+    pub fn builder(
+        pool: DB::Pool,
+        inbox: Inbox<DB>,
+        subscriber: Box<dyn Subscriber>,
+    ) -> ConsumerBuilder<DB> {
+        let settings = Settings {
+            concurrency: 4,
+            batch: 1,
+            backoff: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
+            attempts_max: 10,
+            window: WINDOW_DEFAULT,
+            redelivery_horizon: None,
+            poll: Duration::from_secs(5),
+            drain: Duration::from_secs(30),
+        };
+        let handlers = Handlers { by_type: HashMap::new(), otherwise: None };
+        ConsumerBuilder { pool, inbox, subscriber, handlers, settings, problems: Vec::new() }
+    }
+
+    /// Runs in a task until [`RunningConsumer::shutdown`].
+    #[must_use]
+    pub fn spawn(self) -> RunningConsumer {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(self.run(stop.clone()));
+        RunningConsumer { stop, task }
+    }
+
+    /// Runs until `stop` is cancelled. Then nothing is received any more, what is being handled is
+    /// finished and acknowledged, and the rest is left for the broker to give out again.
+    ///
+    /// # Errors
+    /// As [`ConsumerError`]. Outages of the broker and the database are waited out.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ConsumerError> {
+        runner::run(self, stop).await
+    }
+}
+
+/// A consumer that runs. Dropping it lets it run on.
+pub struct RunningConsumer {
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), ConsumerError>>,
+}
+
+impl RunningConsumer {
+    /// Stops receiving, waits for what is being handled (at most [`ConsumerBuilder::drain`]) and
+    /// acknowledges it.
+    ///
+    /// # Errors
+    /// What ended the consumer, if it ended before; a panic of its task is a panic here.
+    pub async fn shutdown(self) -> Result<(), ConsumerError> {
+        self.stop.cancel();
+        self.finished().await
+    }
+
+    /// Waits until it ends by itself, which only an error makes it do.
+    ///
+    /// # Errors
+    /// What ended it.
+    pub async fn finished(self) -> Result<(), ConsumerError> {
+        self.task.await.unwrap_or_else(|error: JoinError| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Ok(()),
+        })
+    }
+
+    /// Ends it at once, as a crash would: what is being handled is rolled back.
+    pub fn kill(self) {
+        self.task.abort();
+    }
+}
+
+/// Builds a [`Consumer`].
+pub struct ConsumerBuilder<DB: Database> {
+    pool: DB::Pool,
+    inbox: Inbox<DB>,
+    subscriber: Box<dyn Subscriber>,
+    handlers: Handlers<DB>,
+    settings: Settings,
+    problems: Vec<Invalid>,
+}
+
+impl<DB: Database + 'static> ConsumerBuilder<DB> {
+    /// Handles messages of this event type. The handler works on the transaction it is given; what
+    /// else it does may happen more than once.
+    #[must_use]
+    pub fn on<F>(mut self, event_type: &str, handler: F) -> Self
+    where
+        F: for<'c> Fn(&'c mut DB::Connection, &'c crate::Incoming) -> HandlerFuture<'c>
+            + Send
+            + Sync
+            + 'static,
+    {
+        let handler: Handler<DB> = Box::new(handler);
+        if self.handlers.by_type.insert(event_type.to_owned(), handler).is_some() {
+            self.problems.push(Invalid::new("event type", event_type, "must be given once"));
+        }
+        self
+    }
+
+    /// Handles messages of any other type. Without it they become dead letters.
+    #[must_use]
+    pub fn otherwise<F>(mut self, handler: F) -> Self
+    where
+        F: for<'c> Fn(&'c mut DB::Connection, &'c crate::Incoming) -> HandlerFuture<'c>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.handlers.otherwise = Some(Box::new(handler));
+        self
+    }
+
+    /// Transactions at once, 4 by default. Messages of one key are handled one after another; in
+    /// watermark mode those of one lane.
+    #[must_use]
+    pub fn concurrency(mut self, transactions: usize) -> Self {
+        self.settings.concurrency = transactions;
+        self
+    }
+
+    /// Most messages in one transaction, 1 by default. Where one of them fails, they are handled
+    /// again one by one.
+    #[must_use]
+    pub fn batch(mut self, messages: usize) -> Self {
+        self.settings.batch = messages;
+        self
+    }
+
+    /// Pauses after failures of a handler, and the number of failures after which the message becomes
+    /// a dead letter: 10, with pauses of up to 1 s first and 60 s last. Later messages of its key
+    /// (in watermark mode: of its lane) wait meanwhile.
+    #[must_use]
+    pub fn retry(mut self, backoff: Backoff, attempts_max: u32) -> Self {
+        self.settings.backoff = backoff;
+        self.settings.attempts_max = attempts_max;
+        self
+    }
+
+    /// The de-duplication window of modes by id, 7 days by default: ids are forgotten after it, and a
+    /// copy that comes later takes effect again.
+    #[must_use]
+    pub fn window(mut self, window: Duration) -> Self {
+        self.settings.window = window;
+        self
+    }
+
+    /// The longest time after which the broker can give out a message again: its retention, or the
+    /// age of a backup it may be restored from. [`build`](Self::build) fails if the window does not
+    /// exceed it.
+    #[must_use]
+    pub fn redelivery_horizon(mut self, horizon: Duration) -> Self {
+        self.settings.redelivery_horizon = Some(horizon);
+        self
+    }
+
+    /// How often it looks for redriven dead letters, 5 s by default.
+    #[must_use]
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.settings.poll = poll;
+        self
+    }
+
+    /// Longest wait for handlers when it stops, 30 s by default. What is not done then is rolled
+    /// back and comes again.
+    #[must_use]
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.settings.drain = drain;
+        self
+    }
+
+    /// The consumer.
+    ///
+    /// # Errors
+    /// Every problem at once.
+    pub fn build(mut self) -> Result<Consumer<DB>, BuildError> {
+        self.check();
+        if !self.problems.is_empty() {
+            return Err(BuildError { what: "consumer", problems: self.problems });
+        }
+        Ok(Consumer {
+            pool: self.pool,
+            inbox: self.inbox,
+            subscriber: self.subscriber,
+            handlers: Arc::new(self.handlers),
+            settings: self.settings,
+        })
+    }
+
+    fn check(&mut self) {
+        let settings = self.settings;
+        let mut problem = |field, value: String, rule: &str| {
+            self.problems.push(Invalid::new(field, &value, rule));
+        };
+        let name = self.inbox.consumer();
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            problem("consumer", name.to_owned(), "must be 1 to 255 bytes");
+        }
+        if self.handlers.by_type.is_empty() && self.handlers.otherwise.is_none() {
+            problem("handlers", String::new(), "must be at least one");
+        }
+        for (field, value) in [
+            ("concurrency", settings.concurrency),
+            ("batch", settings.batch),
+            ("attempts_max", settings.attempts_max as usize),
+        ] {
+            if value == 0 {
+                problem(field, value.to_string(), "must be at least 1");
+            }
+        }
+        if settings.poll.is_zero() {
+            problem("poll", format!("{:?}", settings.poll), "must be longer than zero");
+        }
+        let horizon = settings.redelivery_horizon.unwrap_or_default();
+        if self.inbox.mode() != InboxMode::Watermark && settings.window <= horizon {
+            let rule = format!(
+                "must exceed the broker's redelivery horizon ({horizon:?}), or late copies take \
+                 effect again; watermark mode needs no window"
+            );
+            problem("window", format!("{:?}", settings.window), &rule);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What users write: handlers, and what their errors mean.
+
+use std::{
+    collections::HashMap, error::Error, fmt, future::Future, panic::AssertUnwindSafe, pin::Pin,
+};
+
+use futures::FutureExt;
+use posthaste_core::{Failure, Incoming, StoreError, StoreErrorKind};
+
+use crate::Database;
+
+/// What a handler returns: `Box::pin(async move { … Ok(()) })`.
+pub type HandlerFuture<'c> = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + 'c>>;
+
+/// A handler.
+pub(super) type Handler<DB> = Box<
+    dyn for<'c> Fn(&'c mut <DB as Database>::Connection, &'c Incoming) -> HandlerFuture<'c>
+        + Send
+        + Sync,
+>;
+
+type Source = Box<dyn Error + Send + Sync>;
+
+/// Why a handler failed. Any error becomes one by `?`, and then the message is tried again; an error
+/// of the database driver that says that the database cannot be used spends no attempt.
+pub struct HandlerError {
+    source: Source,
+    /// Whether trying again is pointless.
+    is_final: bool,
+}
+
+impl HandlerError {
+    /// The message can never be handled: it becomes a dead letter at once.
+    #[must_use]
+    pub fn dead_letter(why: impl Into<Source>) -> Self {
+        Self { source: why.into(), is_final: true }
+    }
+
+    /// The message should be tried again.
+    #[must_use]
+    pub fn retry(why: impl Into<Source>) -> Self {
+        Self { source: why.into(), is_final: false }
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self::retry(error)
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+/// What a handler's error means to its runner.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// It says nothing about the message.
+    Outage(StoreError),
+    /// The message could not be handled.
+    Failed { failure: Failure, is_final: bool },
+}
+
+/// Every handler of a consumer.
+pub(super) struct Handlers<DB: Database> {
+    pub(super) by_type: HashMap<String, Handler<DB>>,
+    pub(super) otherwise: Option<Handler<DB>>,
+}
+
+impl<DB: Database> Handlers<DB> {
+    /// Runs the handler of the message's type.
+    pub(super) async fn call(
+        &self,
+        connection: &mut DB::Connection,
+        incoming: &Incoming,
+    ) -> Result<(), Trouble> {
+        let event_type = incoming.message.event_type.as_deref();
+        let handler = event_type.and_then(|it| self.by_type.get(it)).or(self.otherwise.as_ref());
+        let Some(handler) = handler else {
+            let detail = format!("no handler for type `{}`", event_type.unwrap_or_default());
+            return Err(Trouble::Failed {
+                failure: Failure::new("unhandled-type", detail),
+                is_final: true,
+            });
+        };
+        let outcome = AssertUnwindSafe(async { handler(connection, incoming).await });
+        match outcome.catch_unwind().await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(trouble::<DB>(error)),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                Err(Trouble::Failed {
+                    failure: Failure::new("panic", text.unwrap_or("a panic without text")),
+                    is_final: false,
+                })
+            }
+        }
+    }
+}
+
+fn trouble<DB: Database>(error: HandlerError) -> Trouble {
+    let HandlerError { source, is_final } = error;
+    let mut detail = source.to_string();
+    let mut cause = source.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        // Many errors show their source themselves.
+        if !detail.contains(&text) {
+            detail = format!("{detail}: {text}");
+        }
+        cause = error.source();
+    }
+    let failure = Failure::new("handler", detail);
+    let of_store = match source.downcast::<StoreError>() {
+        Ok(error) => Some(*error),
+        Err(source) => DB::handler_error(source),
+    };
+    match of_store {
+        Some(error) if error.kind == StoreErrorKind::Unavailable && !is_final => {
+            Trouble::Outage(error)
+        }
+        _ => Trouble::Failed { failure, is_final },
+    }
+}

@@ -1,0 +1,419 @@
+//! One slot: handles the messages given to it, in order, several in a transaction where it may.
+//!
+//! A message whose handler fails puts its *chain* on hold: what must not overtake it, that is, later
+//! messages of its key or, in watermark mode, of its lane. Other chains go on.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use posthaste_core::{
+    Backoff, Failure, InboxError, InboxMode, Incoming, Input, Letter, MessageId, StoreError,
+    StoreErrorKind, Tally,
+};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Settings,
+    events::Events,
+    handler::{Handlers, Trouble},
+};
+use crate::{Database, Handled, Inbox};
+
+/// What must be handled in order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Chain {
+    Key(String),
+    Lane(Arc<str>),
+    Alone(MessageId),
+}
+
+impl Chain {
+    pub(super) fn of(incoming: &Incoming, mode: InboxMode, origin: Origin) -> Self {
+        match (&incoming.message.key, &incoming.lane) {
+            (_, Some(lane)) if mode == InboxMode::Watermark && origin == Origin::Broker => {
+                Self::Lane(Arc::clone(lane))
+            }
+            (Some(key), _) => Self::Key(key.clone()),
+            _ => Self::Alone(incoming.message.id),
+        }
+    }
+}
+
+/// Where a message comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Broker,
+    /// It is a dead letter that a person sent again.
+    Letter,
+}
+
+/// A message to be handled.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) incoming: Incoming,
+    pub(super) chain: Chain,
+    pub(super) origin: Origin,
+    /// Failures of the handler so far.
+    pub(super) attempts: u32,
+    /// It has a transaction of its own: another one failed, or it is a letter.
+    pub(super) is_single: bool,
+}
+
+/// What a slot tells the runner.
+pub(super) enum Report {
+    /// Committed, or found to have been: acknowledge.
+    Finished { receipt: u64, id: MessageId, origin: Origin },
+    /// The consumer cannot go on.
+    Fatal(InboxError),
+}
+
+/// Messages of a chain that wait for its first one to be tried again.
+struct Held {
+    jobs: VecDeque<Job>,
+    due: Instant,
+}
+
+/// A slot's state; one task owns it.
+pub(super) struct Slot<DB: Database> {
+    pub(super) pool: DB::Pool,
+    pub(super) inbox: Inbox<DB>,
+    pub(super) handlers: Arc<Handlers<DB>>,
+    pub(super) settings: Settings,
+    pub(super) events: Events,
+    pub(super) jobs: UnboundedReceiver<Job>,
+    pub(super) reports: UnboundedSender<Report>,
+    pub(super) stop: CancellationToken,
+    /// Given and not begun, in order.
+    ready: VecDeque<Job>,
+    held: HashMap<Chain, Held>,
+    random: fastrand::Rng,
+}
+
+/// What came of a transaction.
+enum Outcome {
+    Done,
+    /// Trying the same again may help; says nothing about the messages.
+    Later(InboxError),
+    /// The handler failed for the first of the jobs that were new.
+    Failed {
+        failure: Failure,
+        is_final: bool,
+    },
+    Fatal(InboxError),
+}
+
+impl<DB: Database + 'static> Slot<DB> {
+    #[allow(clippy::too_many_arguments, reason = "one constructor, called once")]
+    pub(super) fn new(
+        pool: DB::Pool,
+        inbox: Inbox<DB>,
+        handlers: Arc<Handlers<DB>>,
+        settings: Settings,
+        events: Events,
+        jobs: UnboundedReceiver<Job>,
+        reports: UnboundedSender<Report>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            pool,
+            inbox,
+            handlers,
+            settings,
+            events,
+            jobs,
+            reports,
+            stop,
+            ready: VecDeque::new(),
+            held: HashMap::new(),
+            random: fastrand::Rng::new(),
+        }
+    }
+
+    /// Works until told to stop; what has begun by then is finished.
+    pub(super) async fn run(mut self) {
+        let mut outages = 0;
+        while let Some(batch) = self.next_batch().await {
+            match self.transact(&batch).await {
+                Outcome::Done => {
+                    outages = 0;
+                    self.finish(batch);
+                }
+                Outcome::Later(error) => {
+                    outages += 1;
+                    self.wait(batch, &error, outages).await;
+                }
+                Outcome::Failed { failure, is_final } => {
+                    if let Some(fatal) = self.fail(batch, failure, is_final).await {
+                        let _ = self.reports.send(Report::Fatal(fatal));
+                        return;
+                    }
+                }
+                Outcome::Fatal(error) => {
+                    // The runner is gone only when everything ends anyway.
+                    let _ = self.reports.send(Report::Fatal(error));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The next messages that may share a transaction; `None` when it is time to stop.
+    async fn next_batch(&mut self) -> Option<Vec<Job>> {
+        loop {
+            if self.stop.is_cancelled() {
+                return None;
+            }
+            while let Ok(job) = self.jobs.try_recv() {
+                self.ready.push_back(job);
+            }
+            self.release_due();
+            let batch = self.take_batch();
+            if !batch.is_empty() {
+                return Some(batch);
+            }
+            let due = self.held.values().map(|held| held.due).min();
+            tokio::select! {
+                () = self.stop.cancelled() => return None,
+                job = self.jobs.recv() => self.ready.push_back(job?),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+        }
+    }
+
+    /// Chains whose pause is over queue up again, behind the others: one that keeps failing does not
+    /// keep them waiting.
+    fn release_due(&mut self) {
+        let now = Instant::now();
+        let due = self.held.extract_if(|_, held| held.due <= now);
+        for (chain, held) in due.collect::<Vec<_>>() {
+            let (later, others) = self.ready.drain(..).partition(|job| job.chain == chain);
+            self.ready = others;
+            self.ready.extend(held.jobs);
+            self.ready.extend::<VecDeque<Job>>(later);
+        }
+    }
+
+    fn take_batch(&mut self) -> Vec<Job> {
+        let mut batch: Vec<Job> = Vec::new();
+        while batch.len() < self.settings.batch
+            && let Some(job) = self.ready.pop_front()
+        {
+            if let Some(held) = self.held.get_mut(&job.chain) {
+                held.jobs.push_back(job);
+            } else if !job.is_single {
+                batch.push(job);
+            } else if batch.is_empty() {
+                return vec![job];
+            } else {
+                self.ready.push_front(job);
+                return batch;
+            }
+        }
+        batch
+    }
+
+    async fn transact(&self, batch: &[Job]) -> Outcome {
+        match batch {
+            [letter] if letter.origin == Origin::Letter => self.handle_letter(letter).await,
+            batch => self.handle(batch).await,
+        }
+    }
+
+    /// Handles messages in one transaction: all of them, or none.
+    async fn handle(&self, batch: &[Job]) -> Outcome {
+        let inputs: Vec<Input<'_>> = batch.iter().map(|job| Input::from(&job.incoming)).collect();
+        let mut open = match self.inbox.begin_all(&self.pool, &inputs).await {
+            Ok(open) => open,
+            Err(error) => return of_inbox(error),
+        };
+        for (index, job) in batch.iter().enumerate() {
+            if !open.is_new(index) {
+                continue;
+            }
+            if let Err(trouble) = self.handlers.call(&mut open, &job.incoming).await {
+                open.rollback().await;
+                return of_handler(trouble);
+            }
+        }
+        let (count, tally) = (open.admitted().count(), open.admitted().tally());
+        if count == 0 {
+            open.rollback().await;
+            self.events.committed(0, batch.len(), tally);
+            return Outcome::Done;
+        }
+        match open.commit().await {
+            Ok(Handled::Done(())) => {
+                self.events.committed(count, batch.len() - count, tally);
+                Outcome::Done
+            }
+            Ok(Handled::Duplicate) if batch.len() == 1 => {
+                self.events.committed(0, 1, tally);
+                Outcome::Done
+            }
+            Ok(Handled::Duplicate) => Outcome::Later(raced()),
+            Err(error) => of_commit(error),
+        }
+    }
+
+    /// Handles a dead letter that was sent again; its record is there already.
+    async fn handle_letter(&self, job: &Job) -> Outcome {
+        let id = job.incoming.message.id;
+        let mut transaction = match DB::begin(&self.pool).await {
+            Ok(transaction) => transaction,
+            Err(error) => return of_inbox(error.into()),
+        };
+        let taken = match DB::inbox(&mut transaction) {
+            Ok(mut inbox) => inbox.unbury(self.inbox.consumer(), id).await,
+            Err(error) => Err(error),
+        };
+        match taken {
+            Ok(true) => {}
+            Ok(false) => {
+                DB::rollback(transaction).await;
+                return Outcome::Done;
+            }
+            Err(error) => {
+                DB::rollback(transaction).await;
+                return of_inbox(error.into());
+            }
+        }
+        if let Err(trouble) = self.handlers.call(&mut transaction, &job.incoming).await {
+            DB::rollback(transaction).await;
+            return of_handler(trouble);
+        }
+        match DB::commit(transaction).await {
+            Ok(()) => {
+                self.events.committed(1, 0, Tally::default());
+                Outcome::Done
+            }
+            Err(error) => of_commit(error.into()),
+        }
+    }
+
+    fn finish(&self, batch: Vec<Job>) {
+        for job in batch {
+            let Job { incoming, origin, .. } = job;
+            let (receipt, id) = (incoming.receipt, incoming.message.id);
+            let _ = self.reports.send(Report::Finished { receipt, id, origin });
+        }
+    }
+
+    /// Puts the messages back and waits a while.
+    async fn wait(&mut self, batch: Vec<Job>, error: &InboxError, outages: u32) {
+        let backoff = Backoff { initial: Duration::from_millis(50), max: Duration::from_secs(5) };
+        let pause = backoff.delay(outages, &mut self.random);
+        if outages > 1 {
+            self.events.waiting(error, pause);
+        }
+        self.put_back(batch);
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    fn put_back(&mut self, batch: Vec<Job>) {
+        for job in batch.into_iter().rev() {
+            self.ready.push_front(job);
+        }
+    }
+
+    /// A handler failed. Of several messages it is not known for whom, so they are tried one by one;
+    /// a single one is held, or given up.
+    async fn fail(
+        &mut self,
+        mut batch: Vec<Job>,
+        failure: Failure,
+        is_final: bool,
+    ) -> Option<InboxError> {
+        if batch.len() > 1 {
+            batch.iter_mut().for_each(|job| job.is_single = true);
+            self.put_back(batch);
+            return None;
+        }
+        let mut job = batch.pop()?;
+        job.attempts += 1;
+        job.is_single = true;
+        if !is_final && job.attempts < self.settings.attempts_max {
+            let pause = self.settings.backoff.delay(job.attempts, &mut self.random);
+            self.events.failed(job.incoming.message.id, &failure, job.attempts, pause);
+            let chain = job.chain.clone();
+            let held = Held { jobs: VecDeque::from([job]), due: Instant::now() + pause };
+            self.held.insert(chain, held);
+            return None;
+        }
+        match self.bury(&job, &failure).await {
+            Ok(()) => {
+                self.events.dead_lettered(job.incoming.message.id, &failure, job.attempts);
+                self.finish(vec![job]);
+                None
+            }
+            Err(error) if error.is_retryable() => {
+                job.attempts -= 1;
+                self.wait(vec![job], &error, 2).await;
+                None
+            }
+            Err(error) => Some(error),
+        }
+    }
+
+    /// Makes the message a dead letter and records it as handled, in one transaction.
+    async fn bury(&self, job: &Job, failure: &Failure) -> Result<(), InboxError> {
+        let letter = Letter {
+            consumer: self.inbox.consumer().to_owned(),
+            message: job.incoming.message.clone(),
+            provenance: job.incoming.provenance.clone(),
+            attempts: job.attempts,
+        };
+        if job.origin == Origin::Letter {
+            let mut transaction = DB::begin(&self.pool).await?;
+            DB::inbox(&mut transaction)?.bury(&letter, failure).await?;
+            return Ok(DB::commit(transaction).await?);
+        }
+        let mut open = self.inbox.begin_all(&self.pool, &[Input::from(&job.incoming)]).await?;
+        if open.is_new(0) {
+            DB::inbox(&mut open)?.bury(&letter, failure).await?;
+            let _ = open.commit().await?;
+        }
+        Ok(())
+    }
+}
+
+fn of_inbox(error: InboxError) -> Outcome {
+    if error.is_retryable() { Outcome::Later(error) } else { Outcome::Fatal(error) }
+}
+
+/// After the handler ran: a transaction that cannot be committed as it is, say because of a deferred
+/// constraint or a failed statement that the handler did not mind, is the handler's failure.
+fn of_commit(error: InboxError) -> Outcome {
+    match error {
+        InboxError::Store(error) if error.kind != StoreErrorKind::Unavailable => {
+            Outcome::Failed { failure: Failure::new("commit", error.to_string()), is_final: false }
+        }
+        error => of_inbox(error),
+    }
+}
+
+fn of_handler(trouble: Trouble) -> Outcome {
+    match trouble {
+        Trouble::Outage(error) => Outcome::Later(error.into()),
+        Trouble::Failed { failure, is_final } => Outcome::Failed { failure, is_final },
+    }
+}
+
+/// Another replica handled one of several messages meanwhile.
+fn raced() -> InboxError {
+    StoreError::new(
+        StoreErrorKind::Unavailable,
+        "record",
+        "another replica handled some of these messages meanwhile; they are tried again",
+    )
+    .into()
+}

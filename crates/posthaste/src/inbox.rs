@@ -1,0 +1,253 @@
+//! Handling each message once, whatever brokers and crashes do.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+};
+
+use posthaste_core::{Admitted, InboxMode, InboxRule};
+pub use posthaste_core::{InboxError, Input};
+
+use crate::Database;
+
+/// Records what a consumer has handled in the transaction of its handler: the handler's rows, the
+/// messages it enqueues and the record are committed together, or none of them is. So a copy of a
+/// message never takes effect, and its effects are never lost.
+///
+/// Acknowledge the message to its broker after the commit, never before. [`Consumer`](crate::Consumer)
+/// does all of it.
+///
+/// ```no_run
+/// # #[cfg(feature = "postgres")]
+/// # async fn example(pool: sqlx::PgPool, incoming: posthaste::Incoming)
+/// # -> Result<(), Box<dyn std::error::Error>> {
+/// use posthaste::{Begun, Message, postgres::{Inbox, Outbox}};
+///
+/// if let Begun::New(mut tx) = Inbox::new("billing").begin(&pool, &incoming).await? {
+///     sqlx::query("UPDATE account SET balance = balance - 1").execute(&mut *tx).await?;
+///     Outbox::new().enqueue(&mut tx, Message::new("payments", 42, "charged")?).await?;
+///     tx.commit().await?;
+/// }
+/// // now acknowledge
+/// # Ok(()) }
+/// ```
+pub struct Inbox<DB> {
+    rule: InboxRule,
+    database: PhantomData<fn() -> DB>,
+}
+
+impl<DB> Clone for Inbox<DB> {
+    fn clone(&self) -> Self {
+        Self { rule: self.rule.clone(), database: PhantomData }
+    }
+}
+
+impl<DB> fmt::Debug for Inbox<DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rule.fmt(f)
+    }
+}
+
+/// Whether a message has been handled before.
+#[must_use]
+pub enum Begun<DB: Database> {
+    /// It has not: handle it on this transaction, then commit.
+    New(Open<DB>),
+    /// It has: acknowledge it and do nothing.
+    Duplicate,
+}
+
+/// How handling a message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Handled<T = ()> {
+    /// It took effect.
+    Done(T),
+    /// It had been handled before, or by another at the same time; nothing was kept of this attempt.
+    Duplicate,
+}
+
+/// Why a message was not handled.
+#[derive(Debug, thiserror::Error)]
+pub enum HandleError<E> {
+    /// The inbox failed.
+    #[error(transparent)]
+    Inbox(#[from] InboxError),
+    /// The handler failed; everything it did on the transaction is undone.
+    #[error("the handler failed: {0}")]
+    Handler(E),
+}
+
+impl<DB: Database> Inbox<DB> {
+    /// An inbox for a consumer, by message id: two consumers of different names both handle a
+    /// message. A second replica that gets the same message waits for the first.
+    #[must_use]
+    pub fn new(consumer: impl Into<String>) -> Self {
+        let rule = InboxRule { consumer: consumer.into(), mode: InboxMode::IdsFirst };
+        Self { rule, database: PhantomData }
+    }
+
+    /// The same, recording after the handler ran: nobody waits, and of two replicas that handle the
+    /// same message at once one is rolled back.
+    #[must_use]
+    pub fn optimistic(mut self) -> Self {
+        self.rule.mode = InboxMode::IdsLast;
+        self
+    }
+
+    /// The same by position: no row per message and no retention, but only for messages of Posthaste
+    /// relays that are consumed in order ([`Sharing::Ordered`](crate::Sharing::Ordered)), one after
+    /// another. Anything else is refused.
+    #[must_use]
+    pub fn watermark(mut self) -> Self {
+        self.rule.mode = InboxMode::Watermark;
+        self
+    }
+
+    /// Its consumer's name.
+    #[must_use]
+    pub fn consumer(&self) -> &str {
+        &self.rule.consumer
+    }
+
+    pub(crate) fn mode(&self) -> InboxMode {
+        self.rule.mode
+    }
+
+    /// Begins a transaction in which the message can be handled, if it has not been. Takes a
+    /// reference to an [`Incoming`](crate::Incoming) or, in modes by id, a
+    /// [`MessageId`](crate::MessageId).
+    ///
+    /// # Errors
+    /// As [`InboxError`]; nothing has changed.
+    pub async fn begin<'m>(
+        &self,
+        pool: &DB::Pool,
+        message: impl Into<Input<'m>>,
+    ) -> Result<Begun<DB>, InboxError> {
+        let open = self.begin_all(pool, &[message.into()]).await?;
+        if open.is_new(0) {
+            return Ok(Begun::New(open));
+        }
+        open.rollback().await;
+        Ok(Begun::Duplicate)
+    }
+
+    /// Begins a transaction in which those of the messages that have not been handled can be, in
+    /// their order: [`Open::is_new`] says which. A transaction for many messages costs little more
+    /// than one for one.
+    ///
+    /// # Errors
+    /// As [`InboxError`]; nothing has changed.
+    pub async fn begin_all(
+        &self,
+        pool: &DB::Pool,
+        messages: &[Input<'_>],
+    ) -> Result<Open<DB>, InboxError> {
+        let mut transaction = DB::begin(pool).await?;
+        let admitted = match DB::inbox(&mut transaction) {
+            Ok(mut inbox) => self.rule.admit(&mut *inbox, messages).await,
+            Err(error) => Err(error.into()),
+        };
+        match admitted {
+            Ok(admitted) => Ok(Open { transaction, admitted, rule: self.rule.clone() }),
+            Err(error) => {
+                DB::rollback(transaction).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Handles a message: begins, runs the handler if the message is new, and commits. An error of
+    /// the handler undoes everything. Do nothing in it that a rollback cannot undo: it may run again.
+    ///
+    /// # Errors
+    /// As [`HandleError`]; nothing has changed, unless a commit failed: then it may have.
+    pub async fn handle<'m, T, E>(
+        &self,
+        pool: &DB::Pool,
+        message: impl Into<Input<'m>>,
+        handler: impl AsyncFnOnce(&mut DB::Connection) -> Result<T, E>,
+    ) -> Result<Handled<T>, HandleError<E>> {
+        let Begun::New(mut open) = self.begin(pool, message).await? else {
+            return Ok(Handled::Duplicate);
+        };
+        match handler(&mut open).await {
+            Ok(value) => Ok(match open.commit().await? {
+                Handled::Done(()) => Handled::Done(value),
+                Handled::Duplicate => Handled::Duplicate,
+            }),
+            Err(error) => {
+                open.rollback().await;
+                Err(HandleError::Handler(error))
+            }
+        }
+    }
+}
+
+/// A transaction in which messages are handled: a connection, and what will be recorded. Dropping it
+/// rolls back.
+pub struct Open<DB: Database> {
+    transaction: DB::Transaction,
+    admitted: Admitted,
+    rule: InboxRule,
+}
+
+impl<DB: Database> Open<DB> {
+    /// Whether the message of that index is new.
+    #[must_use]
+    pub fn is_new(&self, index: usize) -> bool {
+        self.admitted.is_new.get(index).copied().unwrap_or(false)
+    }
+
+    pub(crate) fn admitted(&self) -> &Admitted {
+        &self.admitted
+    }
+
+    /// Records the messages and commits everything. A handler that changed nothing commits too: its
+    /// message is handled.
+    ///
+    /// # Errors
+    /// As [`InboxError`]. After a failed commit it is not known whether it took effect; the message
+    /// comes again and then it is.
+    pub async fn commit(mut self) -> Result<Handled, InboxError> {
+        let concluded = match DB::inbox(&mut self.transaction) {
+            Ok(mut inbox) => self.rule.conclude(&mut *inbox, &self.admitted).await,
+            Err(error) => Err(error.into()),
+        };
+        match concluded {
+            Ok(true) => {
+                DB::commit(self.transaction).await?;
+                Ok(Handled::Done(()))
+            }
+            Ok(false) => {
+                DB::rollback(self.transaction).await;
+                Ok(Handled::Duplicate)
+            }
+            Err(error) => {
+                DB::rollback(self.transaction).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes everything.
+    pub async fn rollback(self) {
+        DB::rollback(self.transaction).await;
+    }
+}
+
+impl<DB: Database> Deref for Open<DB> {
+    type Target = DB::Connection;
+
+    fn deref(&self) -> &DB::Connection {
+        &self.transaction
+    }
+}
+
+impl<DB: Database> DerefMut for Open<DB> {
+    fn deref_mut(&mut self) -> &mut DB::Connection {
+        &mut self.transaction
+    }
+}

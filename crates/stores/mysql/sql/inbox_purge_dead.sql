@@ -1,0 +1,8 @@
+-- inbox_purge_dead: removes dead letters of consumer ? discarded more than ? microseconds ago, ? at
+-- most.
+-- Concurrency: nobody else touches them but another cleaner. Index: posthaste_inbox_dead_state.
+DELETE FROM posthaste_inbox_dead
+WHERE consumer = ?
+    AND state = 'discarded'
+    AND state_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
+LIMIT ?

@@ -1,0 +1,199 @@
+//! The inbox on an open transaction of the application's.
+
+use async_trait::async_trait;
+use posthaste_core::{
+    Failure, InboxConnection, LaneKey, Letter, MessageId, StoreError, StoreErrorKind, Tally,
+};
+use sqlx::{
+    Connection, PgConnection, PgPool, Postgres, Transaction, postgres::PgArguments, query::Query,
+};
+use uuid::Uuid;
+
+use crate::{
+    error::{Fault, store_error},
+    row::headers_to_json,
+};
+
+/// The inbox in the transaction that a connection is in. Statements are prepared once per
+/// connection, as the application's own are.
+#[derive(Debug)]
+pub struct Inbox<'c> {
+    connection: &'c mut PgConnection,
+}
+
+impl<'c> Inbox<'c> {
+    /// The inbox on a connection.
+    ///
+    /// # Errors
+    /// Kind `Refused` for one that is not in a transaction: the record would be there even if the
+    /// handler's rows were not.
+    pub fn new(connection: &'c mut PgConnection) -> Result<Self, StoreError> {
+        if connection.is_in_transaction() {
+            return Ok(Self { connection });
+        }
+        Err(Fault::refused(
+            "not inside a transaction: begin one, and write the handler's rows in it",
+        )
+        .of("inbox"))
+    }
+
+    async fn execute(
+        &mut self,
+        operation: &'static str,
+        query: Query<'_, Postgres, PgArguments>,
+    ) -> Result<u64, StoreError> {
+        let done = query.execute(&mut *self.connection).await;
+        done.map(|done| done.rows_affected()).map_err(|error| store_error(operation, error))
+    }
+}
+
+/// Begins a transaction for a handler.
+///
+/// # Errors
+/// When there is no connection to be had.
+pub async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, StoreError> {
+    pool.begin().await.map_err(|error| store_error("begin", error))
+}
+
+/// Commits a handler's transaction.
+///
+/// # Errors
+/// Kind `Unavailable` where it is not known whether it was committed: the message comes again and is
+/// then found to be handled, or is handled.
+pub async fn commit(transaction: Transaction<'static, Postgres>) -> Result<(), StoreError> {
+    transaction.commit().await.map_err(|error| store_error("commit", error))
+}
+
+/// What a driver's error in a handler means to its runner: kind `Unavailable` says nothing about the
+/// message.
+#[must_use]
+pub fn handler_error(error: sqlx::Error) -> StoreError {
+    store_error("handle", error)
+}
+
+#[async_trait]
+impl InboxConnection for Inbox<'_> {
+    async fn recorded(
+        &mut self,
+        consumer: &str,
+        ids: &[MessageId],
+    ) -> Result<Vec<MessageId>, StoreError> {
+        let found = sqlx::query_scalar(include_str!("../sql/inbox_recorded.sql"))
+            .bind(consumer)
+            .bind(uuids(ids))
+            .fetch_all(&mut *self.connection)
+            .await
+            .map_err(|error| store_error("recorded", error))?;
+        Ok(found.into_iter().map(MessageId).collect())
+    }
+
+    async fn record(&mut self, consumer: &str, ids: &[MessageId]) -> Result<u64, StoreError> {
+        let insert =
+            sqlx::query(include_str!("../sql/inbox_record.sql")).bind(consumer).bind(uuids(ids));
+        self.execute("record", insert).await
+    }
+
+    async fn lock_lane(&mut self, lane: &LaneKey) -> Result<String, StoreError> {
+        let lock = || {
+            sqlx::query_scalar(include_str!("../sql/inbox_lock_lane.sql"))
+                .bind(lane.consumer.clone())
+                .bind(lane.log)
+                .bind(lane.lane.clone())
+                .bind(lane.topic.clone())
+        };
+        let failed = |error| store_error("lock_lane", error);
+        let found = lock().fetch_optional(&mut *self.connection).await.map_err(failed)?;
+        if let Some(watermark) = found {
+            return Ok(watermark);
+        }
+        self.execute("lock_lane", of_lane(include_str!("../sql/inbox_create_lane.sql"), lane))
+            .await?;
+        lock().fetch_one(&mut *self.connection).await.map_err(failed)
+    }
+
+    async fn write_lane(
+        &mut self,
+        lane: &LaneKey,
+        watermark: &str,
+        tally: Tally,
+    ) -> Result<(), StoreError> {
+        let update = of_lane(include_str!("../sql/inbox_write_lane.sql"), lane)
+            .bind(watermark.to_owned())
+            .bind(tally.handled.cast_signed())
+            .bind(tally.reordered.cast_signed())
+            .bind(tally.impossible.cast_signed());
+        match self.execute("write_lane", update).await? {
+            1 => Ok(()),
+            _ => Err(StoreError::new(
+                StoreErrorKind::Internal,
+                "write_lane",
+                "the lane was written without being locked first; this is a bug",
+            )),
+        }
+    }
+
+    async fn accept_log(
+        &mut self,
+        consumer: &str,
+        source: &str,
+        log: Uuid,
+    ) -> Result<bool, StoreError> {
+        for statement in [
+            include_str!("../sql/inbox_lock_logs.sql"),
+            include_str!("../sql/inbox_accept_log.sql"),
+        ] {
+            let mut query = sqlx::query(statement).bind(consumer).bind(source);
+            if statement.contains("$3") {
+                query = query.bind(log);
+            }
+            self.execute("accept_log", query).await?;
+        }
+        sqlx::query_scalar(include_str!("../sql/inbox_read_log.sql"))
+            .bind(consumer)
+            .bind(source)
+            .bind(log)
+            .fetch_one(&mut *self.connection)
+            .await
+            .map_err(|error| store_error("accept_log", error))
+    }
+
+    async fn bury(&mut self, letter: &Letter, failure: &Failure) -> Result<(), StoreError> {
+        let message = &letter.message;
+        let insert = sqlx::query(include_str!("../sql/inbox_bury.sql"))
+            .bind(&letter.consumer)
+            .bind(message.id.0)
+            .bind(&letter.provenance.source)
+            .bind(letter.provenance.seq)
+            .bind(&message.topic)
+            .bind(&message.key)
+            .bind(&message.event_type)
+            .bind(&message.payload[..])
+            .bind(headers_to_json(&message.headers))
+            .bind(&message.content_type)
+            .bind(i32::try_from(letter.attempts).unwrap_or(i32::MAX))
+            .bind(failure.class)
+            .bind(&failure.detail);
+        self.execute("bury", insert).await.map(drop)
+    }
+
+    async fn unbury(&mut self, consumer: &str, id: MessageId) -> Result<bool, StoreError> {
+        let delete = sqlx::query(include_str!("../sql/inbox_unbury.sql")).bind(consumer).bind(id.0);
+        Ok(self.execute("unbury", delete).await? > 0)
+    }
+}
+
+/// A statement whose first parameters are the lane's key.
+fn of_lane(sql: &'static str, lane: &LaneKey) -> Query<'static, Postgres, PgArguments> {
+    sqlx::query(sql)
+        .bind(lane.consumer.clone())
+        .bind(lane.log)
+        .bind(lane.lane.clone())
+        .bind(lane.topic.clone())
+}
+
+/// Sorted, so that two who record the same ids wait for each other and do not deadlock.
+fn uuids(ids: &[MessageId]) -> Vec<Uuid> {
+    let mut uuids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    uuids.sort_unstable();
+    uuids
+}

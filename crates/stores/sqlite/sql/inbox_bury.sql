@@ -1,0 +1,13 @@
+-- inbox_bury: a dead letter, or the latest about one that was redriven and failed again.
+-- Concurrency: in the caller's transaction, which holds the write lock. Index: primary key.
+INSERT INTO posthaste_inbox_dead (
+    consumer, id, source, seq, topic, key, type, headers, content_type, payload, attempts,
+    first_error_class, first_error, last_error_class, last_error)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?12, ?13)
+ON CONFLICT (consumer, id) DO UPDATE
+SET
+    state = 'dead',
+    attempts = excluded.attempts,
+    last_error_class = excluded.last_error_class,
+    last_error = excluded.last_error,
+    state_at = unixepoch('subsec')
