@@ -364,7 +364,7 @@ impl Broker for RabbitMqBroker {
 #[cfg(test)]
 mod tests {
     use posthaste_core::Message;
-    use posthaste_wire::Wire;
+    use posthaste_wire::{Ordering, Wire};
 
     use super::*;
 
@@ -387,7 +387,7 @@ mod tests {
             })
             .collect();
         let wire = Wire::default();
-        let part = Call::new(&wire, &NAMES, PerKey::One, &messages).next_part();
+        let part = Call::new(&wire, &NAMES, Ordering::Strict.per_key(), &messages).next_part();
         let answers = answers.iter().map(|(answer, returned)| match *answer {
             "ack" => Answer::Confirmed {
                 outcome: Outcome::Acked,
