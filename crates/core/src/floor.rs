@@ -16,8 +16,8 @@ pub const FLOOR_MISSING_MAX: usize = 32;
 ///
 /// Once true, it stays true. A consumer that takes the shard's messages in the order they were
 /// acknowledged has therefore been given everything a floor speaks of before the message that carries it.
-/// Two floors of one log are both true: what one of them says was acknowledged, it was, though a later
-/// one, of a relay that took over from another, may call it missing.
+/// What a floor covers no later one of the shard calls missing, whichever relay sends it, so the highest
+/// one known says it all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Floor {
     /// Which log, as one route reads it: drawn when the route is first registered; again when the

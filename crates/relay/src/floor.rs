@@ -90,7 +90,8 @@ impl Floors {
         self.undelivered.add(seq);
     }
 
-    /// A parked message was acknowledged.
+    /// A parked message was acknowledged, and that is written down: before, a relay that takes over
+    /// would send it again, and call missing what was not.
     pub(crate) fn delivered(&mut self, seq: Seq) {
         self.changes += 1;
         self.undelivered.seqs.remove(&seq);

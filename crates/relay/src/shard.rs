@@ -292,6 +292,7 @@ impl Server {
         }
         self.window.unblock(settled.unblocked);
         let Settlement { park, repark, delivered, .. } = &work.settlement;
+        delivered.iter().for_each(|&seq| self.window.floors.delivered(seq));
         if !(park.is_empty() && repark.is_empty() && delivered.is_empty()) {
             // Something may be first of its key now.
             self.due_at = now;

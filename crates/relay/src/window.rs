@@ -206,7 +206,6 @@ impl Window {
             self.log_item(id).is_done = true;
         } else if let Some(item) = self.forget_parked(id) {
             self.suspects.remove(&item.delivery.seq);
-            self.floors.delivered(item.delivery.seq);
             self.pending.delivered.push(item.delivery.seq);
         }
     }

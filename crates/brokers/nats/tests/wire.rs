@@ -7,8 +7,8 @@ use std::{process::Stdio, sync::Arc};
 use async_nats::jetstream::stream;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use common::{LONG, add_stream, address, delivery, fresh};
-use posthaste_broker_nats::{Config, NatsBroker};
-use posthaste_core::{Broker, Delivery, Message, Outcome};
+use posthaste_broker_nats::{Config, NatsBroker, subscribe};
+use posthaste_core::{Broker, Delivery, Message, Outcome, Sharing, Start, Subscription};
 use posthaste_fixtures::{Kind, server};
 use posthaste_wire::{Profile, Wire};
 use serde_json::{Value, json};
@@ -166,4 +166,24 @@ async fn json_and_nothing_travel_as_they_are() {
     assert_eq!(headers.get("ce-subject"), None, "no key, no subject");
     let (_, _, payload) = through(Profile::Binary, of("")).await;
     assert_eq!(payload, b"");
+}
+
+#[tokio::test]
+async fn a_consumer_that_gives_out_several_is_refused_to_an_ordered_subscription() {
+    let url = server(Kind::Nats).url();
+    let topic = fresh();
+    add_stream(url, &topic, stream::Config::default()).await;
+    let named = |name: &str, sharing| Subscription {
+        name: Some(name.to_owned()),
+        topics: vec![topic.parse().unwrap()],
+        start: Start::New,
+        sharing,
+    };
+    let config = Config::new(url);
+    drop(subscribe(&config, &named("shared", Sharing::Competing)).await.unwrap());
+    let error = subscribe(&config, &named("shared", Sharing::Ordered)).await.err();
+    let error = error.expect("it is shared").to_string();
+    assert!(error.contains("not in order; delete it, or give another name"), "{error}");
+    drop(subscribe(&config, &named("single", Sharing::Ordered)).await.unwrap());
+    subscribe(&config, &named("single", Sharing::Ordered)).await.unwrap();
 }

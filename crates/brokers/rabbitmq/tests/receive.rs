@@ -100,6 +100,21 @@ async fn a_quorum_queue_is_one() {
 }
 
 #[tokio::test]
+async fn a_queue_declared_without_a_single_active_consumer_is_refused_to_an_ordered_subscription() {
+    let (config, ..) = routed(url()).await;
+    let ordered =
+        |name: &str| Subscription { sharing: Sharing::Ordered, ..wanting(Some(name), &["t"]) };
+    let (shared, single) = (unique("shared"), unique("single"));
+    drop(subscribe(&config, &wanting(Some(&shared), &["t"])).await.unwrap());
+    let error = subscribe(&config, &ordered(&shared)).await.err().expect("it is shared");
+    let says = ["mismatch", "x-single-active-consumer", "give another name"];
+    assert!(says.iter().all(|text| error.message.contains(text)), "{error}");
+    drop(subscribe(&config, &ordered(&single)).await.unwrap());
+    let error = subscribe(&config, &wanting(Some(&single), &["t"])).await.err();
+    assert!(error.expect("it is ordered").message.contains("mismatch"));
+}
+
+#[tokio::test]
 async fn the_default_exchange_cannot_be_subscribed_at() {
     let config = Config { exchange: String::new(), ..Config::new(url()) };
     let error = subscribe(&config, &wanting(None, &["*"])).await.err().expect("is refused");

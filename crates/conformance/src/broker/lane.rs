@@ -112,9 +112,11 @@ async fn comes_again_from_the_first_unacknowledged_in_order(kit: Kit) -> Result<
     let again = receive_until(second.as_mut(), &left).await?;
     let lanes = by_lane(&again, &published);
     check_ascending(&lanes);
-    let first_of_lane = again.iter().find(|incoming| lane(incoming) == lane(&open));
-    let first_of_lane = first_of_lane.expect("the lane has what was not acknowledged");
-    assert_eq!(first_of_lane.message.id, open.message.id, "first what was not acknowledged");
+    // Acknowledgements may have been lost with the connection: then more comes again, in order.
+    let open_at = by_lane(std::slice::from_ref(&open), &published);
+    for (lane, places) in open_at {
+        assert!(lanes[&lane][0] <= places[0], "lane {lane} came as {:?}", lanes[&lane]);
+    }
     Ok(())
 }
 

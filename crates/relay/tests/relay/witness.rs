@@ -74,6 +74,12 @@ impl Truth {
         rows: Vec<LogRow>,
         topics: &[TopicPattern],
     ) -> Vec<LogRow> {
+        let of_shard = |other: &&Arc<Floor>| (other.log, other.shard) == (floor.log, floor.shard);
+        for lower in self.checked.iter().filter(of_shard).filter(|it| it.seq < floor.seq) {
+            if floor.missing.iter().any(|&seq| covers(lower, seq)) {
+                self.lies.push(format!("{floor} misses what {lower} covers"));
+            }
+        }
         self.checked.push(floor.clone());
         // What was open and is not there any more was rolled back.
         self.rows.retain(|_, row| row.is_committed);
@@ -146,17 +152,14 @@ impl Known {
         floors.any(|floor| floor.shard.serves(bucket) && covers(floor, seq))
     }
 
-    /// What an earlier floor covered stays covered, whatever a later one misses.
+    /// The highest counts. Of two that are equally high the later one may have been sent first, so the
+    /// known one stays.
     fn learn(&mut self, floor: Floor) {
         let Shard { index, of } = floor.shard;
         match self.floors.get_mut(&(index, of)) {
             None => drop(self.floors.insert((index, of), floor)),
-            Some(known) if floor.seq < known.seq || floor == *known => return,
-            Some(known) => {
-                let mut floor = floor;
-                floor.missing.retain(|&seq| !covers(known, seq));
-                *known = floor;
-            }
+            Some(known) if floor.seq <= known.seq => return,
+            Some(known) => *known = floor,
         }
         let handled = std::mem::take(&mut self.handled);
         let stays = handled.into_iter().filter(|&(seq, bucket)| !self.covers(seq, bucket));
