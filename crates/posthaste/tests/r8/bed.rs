@@ -22,7 +22,7 @@ pub(crate) trait Base: Database<Pool: IntoStore> + 'static {
     const EXPIRE: &'static str;
     /// Makes ids recorded look a year older.
     const AGE: &'static str;
-    /// Bytes of the entity's row.
+    /// Bytes of the entity's row, or of what is in it.
     const ROW_BYTES: &'static str;
 
     /// An empty database, gone with the guard: its URL.
@@ -127,7 +127,7 @@ base!(Sqlite, SqliteConnection, SqlitePool, {
     const LETTERS: &'static str = "SELECT CAST(count(*) AS TEXT) FROM posthaste_inbox_dead";
     const EXPIRE: &'static str = "UPDATE posthaste_lease SET expires_at = 0 WHERE relay IS NOT NULL";
     const AGE: &'static str = "UPDATE posthaste_inbox SET at = at - 365 * 86400.0";
-    const ROW_BYTES: &'static str = "SELECT CAST(length(name) + 8 AS TEXT) FROM entity";
+    const ROW_BYTES: &'static str = "SELECT CAST(length(name) + length(n) AS TEXT) FROM entity";
 
     async fn fresh() -> (String, Option<tempfile::TempDir>) {
         let folder = tempfile::tempdir().expect("a folder");
