@@ -73,7 +73,7 @@ async fn r8_01_twenty_lines_lead_from_rabbitmq_to_nats_with_one_effect() {
         .env("NATS_URL", nats_url)
         .stdin(Stdio::null())
         .spawn()
-        .unwrap();
+        .expect("the example: `cargo test` builds it, or `cargo build --example once`");
     let mut announced = Vec::new();
     while announced.len() < 2 {
         let incoming = tokio::time::timeout(Duration::from_secs(60), invoices.receive());
