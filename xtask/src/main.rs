@@ -1,5 +1,6 @@
 //! Daily work, the same for people and for CI: `cargo xtask test | tidy | ci`.
 
+mod programs;
 mod steps;
 mod test;
 mod tidy;
@@ -17,8 +18,8 @@ use crate::steps::Steps;
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  test [arguments]   start the servers tests need, then `cargo test --workspace` with all features;
-                     arguments go to cargo test
+  test [arguments]   start the servers tests need, then run all tests, several programs side by side;
+                     with arguments: `cargo test --workspace --all-features` with these
   tidy               rules no other tool checks: dependencies, file headers and lengths, error codes
   ci                 formatting, lints, documentation, tidy, test: what must pass before a merge";
 

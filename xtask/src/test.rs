@@ -2,12 +2,13 @@
 
 use std::{panic::resume_unwind, process::ExitCode, thread};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use posthaste_fixtures::{Durability, Kind, POSTGRES_URL, Postgres, Server, tools};
 
-use crate::cargo;
+use crate::{cargo, exit_code, programs, succeeds};
 
-/// Starts one server of each kind for the whole run, runs `cargo test`, and stops them.
+/// Starts one server of each kind for the whole run, runs all tests, and stops them. With arguments,
+/// they are those of `cargo test`.
 pub(crate) fn run(extra: &[String]) -> anyhow::Result<ExitCode> {
     tools()?;
     let (postgres, servers) = start()?;
@@ -15,16 +16,24 @@ pub(crate) fn run(extra: &[String]) -> anyhow::Result<ExitCode> {
     for (kind, server) in &servers {
         print(kind.name(), server.url(), server.origin());
     }
-    let status = cargo()
-        .args(["test", "--workspace", "--all-features"])
-        .args(extra)
-        .env(POSTGRES_URL, postgres.url())
-        .envs(servers.iter().map(|(kind, server)| (kind.variable(), server.url())))
-        .status()
-        .context("cannot run cargo test")?;
-    drop((postgres, servers));
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    let mut environment = vec![(POSTGRES_URL, postgres.url())];
+    environment.extend(servers.iter().map(|(kind, server)| (kind.variable(), server.url())));
+    let is_fine = if extra.is_empty() {
+        let programs = programs::run(&environment)?;
+        programs && cargo_test(&["--doc".to_owned()], &environment)?
+    } else {
+        cargo_test(extra, &environment)?
+    };
+    Ok(exit_code(is_fine))
+}
+
+fn cargo_test(extra: &[String], environment: &[(&str, &str)]) -> anyhow::Result<bool> {
+    succeeds(
+        cargo()
+            .args(["test", "--workspace", "--all-features"])
+            .args(extra)
+            .envs(environment.iter().copied()),
+    )
 }
 
 /// All at once: it takes as long as the slowest. Every server that cannot be had is named.

@@ -107,8 +107,8 @@ pub(crate) struct MigrateArgs {
     /// Print the SQL instead of running it, for another migration tool [default: as the store]
     #[arg(long, value_name = "DIALECT", num_args = 0..=1, conflicts_with = "adopt")]
     pub(crate) print: Option<Option<Dialect>>,
-    /// Continue on this server with data restored from another; messages around the time of the
-    /// backup are sent again
+    /// Continue with data restored from a backup; on PostgreSQL messages around the time of the backup
+    /// are sent again
     #[arg(long)]
     pub(crate) adopt: bool,
 }

@@ -11,7 +11,6 @@ use sqlx::sqlite::SqliteConnectOptions;
 use crate::{
     args::Dialect,
     config::{SecretUrl, secrets},
-    output::{Fault, NO},
 };
 
 /// Schemes of stores.
@@ -90,21 +89,15 @@ impl Database {
         }
     }
 
-    /// Continues on this server with data restored from another.
+    /// Continues with data restored from a backup, perhaps of another server.
     ///
     /// # Errors
-    /// When the database refuses, or has no notion of it.
-    pub(crate) async fn adopt(&self) -> anyhow::Result<()> {
+    /// When the database refuses.
+    pub(crate) async fn adopt(&self) -> Result<(), StoreError> {
         match self {
-            Self::Postgres(store) => Ok(posthaste_store_postgres::adopt(store.pool()).await?),
-            Self::MySql(_) => {
-                let message = "positions mean the same on every MySQL: there is nothing to adopt";
-                Err(Fault::new(NO, message).into())
-            }
-            Self::Sqlite(_) => {
-                let message = "a SQLite file can be moved freely: there is nothing to adopt";
-                Err(Fault::new(NO, message).into())
-            }
+            Self::Postgres(store) => posthaste_store_postgres::adopt(store.pool()).await,
+            Self::MySql(store) => posthaste_store_mysql::adopt(store.pool()).await,
+            Self::Sqlite(store) => posthaste_store_sqlite::adopt(store.pool()).await,
         }
     }
 }

@@ -17,6 +17,7 @@ mod destination;
 mod examine;
 mod fault;
 mod header;
+mod lane;
 mod message;
 mod order;
 mod profile;
@@ -42,6 +43,7 @@ pub fn cases() -> Vec<Case> {
         call::cases(),
         order::cases(),
         subscriber::cases(),
+        lane::cases(),
         close::cases(),
         examine::cases(),
         fault::cases(),

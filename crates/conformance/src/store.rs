@@ -12,6 +12,7 @@ mod append;
 mod beat;
 mod dead;
 mod fetch;
+mod floor;
 mod late;
 mod lease;
 mod parked;
@@ -38,6 +39,7 @@ pub fn cases() -> Vec<Case> {
         lease::cases(),
         settle::cases(),
         parked::cases(),
+        floor::cases(),
         dead::cases(),
         resize::cases(),
         beat::cases(),

@@ -16,10 +16,13 @@ pub const FLOOR_MISSING_MAX: usize = 32;
 ///
 /// Once true, it stays true. A consumer that takes the shard's messages in the order they were
 /// acknowledged has therefore been given everything a floor speaks of before the message that carries it.
+/// Two floors of one log are both true: what one of them says was acknowledged, it was, though a later
+/// one, of a relay that took over from another, may call it missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Floor {
-    /// Which log: drawn when the outbox is made and again when it is restored from a backup, because
-    /// then seqs are handed out a second time.
+    /// Which log, as one route reads it: drawn when the route is first registered; again when the
+    /// outbox is restored from a backup, because then seqs are handed out a second time; and again when
+    /// the route gets other topics, because then messages that no floor spoke of may come late.
     pub log: Uuid,
     /// Whose messages it speaks of. Messages of one seq may come from shards of several layouts.
     pub shard: Shard,

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use uuid::Uuid;
 
-use crate::{Position, Shard};
+use crate::{Position, Seq, Shard};
 
 /// One running relay. Made fresh at every start, so that two relays of the same name, or a
 /// restarted one, are never taken for each other.
@@ -82,4 +82,9 @@ pub struct Grant {
     pub until: Option<Position>,
     /// Keys with a parked message: later messages of theirs must be parked behind it.
     pub blocked: Vec<String>,
+    /// Which log the route reads: see [`Floor::log`](crate::Floor::log).
+    pub log: Uuid,
+    /// Parked messages of the shard that may still come, waiting or dead: their seqs, ascending, the
+    /// lowest [`FLOOR_MISSING_MAX`](crate::FLOOR_MISSING_MAX)` + 1` of them.
+    pub undelivered: Vec<Seq>,
 }

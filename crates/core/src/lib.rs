@@ -54,7 +54,7 @@ pub use message::{
     TOPIC_BYTES_MAX,
 };
 pub use parked::{Next, Park, ParkState, Parked, ParkedFilter, ParkedView, Repark};
-pub use position::{Position, Seq, Snapshot, Step};
+pub use position::{Horizon, Position, Seq, Snapshot, Step};
 pub use retry::{Backoff, OnDead, RetryPolicy};
 pub use route::{BUCKETS, RouteSpec, SHARDS_MAX, Shard, TopicPattern, bucket};
 pub use status::{LeaseStatus, RelayStatus, RouteStatus, Status, UnroutedTopic};

@@ -25,6 +25,10 @@ pub type Seq = i64;
 /// whose `seq` order is commit order (SQLite) leave it empty.
 pub type Snapshot = Arc<str>;
 
+/// The store's own name for the moment at which something was settled; opaque outside the store, and
+/// empty where `Snapshot` is.
+pub type Horizon = Arc<str>;
+
 /// "Every row above the previous step's seq, up to `seq`, that `snapshot` sees has been passed."
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {

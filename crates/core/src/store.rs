@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 
 use crate::{
-    Claim, Finding, Grant, Lease, Message, Park, Parked, ParkedFilter, ParkedView, Position,
-    RelayBeat, Repark, RouteSpec, Seq, Shard, Snapshot, Status, StoreError,
+    Claim, Finding, Grant, Horizon, Lease, Message, Park, Parked, ParkedFilter, ParkedView,
+    Position, RelayBeat, Repark, RouteSpec, Seq, Shard, Snapshot, Status, StoreError,
 };
 
 /// What a store can do beyond the port's minimum.
@@ -78,6 +78,8 @@ pub struct Settlement {
 pub struct Settled {
     /// Keys touched by the settlement that nothing parked holds back any more.
     pub unblocked: Vec<String>,
+    /// When it was written: see [`Store::is_past`].
+    pub horizon: Horizon,
 }
 
 /// Parked messages to try now.
@@ -87,6 +89,8 @@ pub struct Due {
     pub messages: Vec<Parked>,
     /// Time until the next one is due, where one is planned.
     pub next_in: Option<Duration>,
+    /// As [`Grant::undelivered`], now.
+    pub undelivered: Vec<Seq>,
 }
 
 /// How a route is split at present.
@@ -209,6 +213,12 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// Kind `Fenced` when it is not; then nothing was written.
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError>;
+
+    /// Whether every transaction that had drawn a seq before the settlement of `horizon` began had ended
+    /// when `snapshot` was taken. So if a seq had been read by then, whoever has passed everything up to
+    /// it that `snapshot` sees has passed all that will ever be there. Says `false` where it cannot
+    /// tell; asks nobody.
+    fn is_past(&self, horizon: &Horizon, snapshot: &Snapshot) -> bool;
 
     /// Parked messages of the shard to try now: for each key whose first one is due, it and those
     /// queued behind it, `limit` in all and `bytes_max` of payload, except that one message is always

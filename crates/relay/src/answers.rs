@@ -1,8 +1,9 @@
 //! What a broker's answers do to the window and the gate: the one place that turns outcomes into
 //! consequences.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
+use foldhash::HashMap;
 use posthaste_core::{Failure, Next, OnDead, Outcome, RetryPolicy};
 
 use crate::{
@@ -37,7 +38,7 @@ struct LaneAnswer {
 impl Judge<'_> {
     /// Applies a call's answers, one outcome for each item, in order.
     pub(crate) fn apply(&mut self, items: Vec<ItemId>, outcomes: Vec<Outcome>) {
-        let mut lanes: HashMap<LaneId, LaneAnswer> = HashMap::new();
+        let mut lanes: HashMap<LaneId, LaneAnswer> = HashMap::default();
         let mut acknowledged = 0;
         for (id, outcome) in items.into_iter().zip(outcomes) {
             let Some(item) = self.window.item(id) else {

@@ -17,6 +17,8 @@ use crate::{
 
 /// Parked messages tried again at a time.
 const DUE_MESSAGES_MAX: u32 = 64;
+/// Calls that what may be in flight is shared among, so that one is prepared while others are answered.
+const CALLS_BESIDE: usize = 4;
 /// Probes with one message, all unanswered, after which another has to be tried.
 const PROBES_ALONE_MAX: u32 = 3;
 /// An adapter that ignores its deadline is given up after this much more.
@@ -99,7 +101,9 @@ impl Server {
             let items = if self.gate.is_probing() {
                 self.take_probe(now).into_iter().collect()
             } else {
-                self.window.lanes.take(allowance, capabilities.call_order != CallOrder::OnePerKey)
+                let share = (self.route.in_flight_max / CALLS_BESIDE).max(1);
+                let whole_lanes = capabilities.call_order != CallOrder::OnePerKey;
+                self.window.lanes.take(share, allowance, whole_lanes)
             };
             if items.is_empty() {
                 return;
@@ -183,7 +187,8 @@ impl Server {
 
     pub(crate) fn start_due(&mut self, now: Duration) {
         // Never beside a settlement: it could return what the settlement is about to forget.
-        let is_busy = self.is_asking_due || self.is_settling || self.window.has_parked();
+        let is_busy = self.is_asking_due || self.is_settling || self.unwritten.is_some();
+        let is_busy = is_busy || self.window.has_parked();
         let is_closed = self.drain_until.is_some() || self.gate.allowance(now, self.in_flight) == 0;
         if is_busy || is_closed || now < self.due_at || !self.may_use_store(now) {
             return;
@@ -191,9 +196,13 @@ impl Server {
         self.is_asking_due = true;
         let bytes_max = self.context.settings.window_bytes_max;
         let (context, lease) = (self.context.clone(), self.lease.clone());
+        let changes = self.window.floors.changes();
         self.calls.push(
-            async move { Event::Due(context.store.due(&lease, DUE_MESSAGES_MAX, bytes_max).await) }
-                .boxed(),
+            async move {
+                let result = context.store.due(&lease, DUE_MESSAGES_MAX, bytes_max).await;
+                Event::Due { result, changes }
+            }
+            .boxed(),
         );
     }
 }

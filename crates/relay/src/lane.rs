@@ -1,9 +1,8 @@
 //! Which items may be sent next: per key one at a time (or one call's worth), keyless ones freely.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::{collections::VecDeque, hash::BuildHasher};
+
+use foldhash::{HashMap, fast::FixedState};
 
 /// Names an item in the window.
 pub(crate) type ItemId = u64;
@@ -38,9 +37,7 @@ pub(crate) struct Lanes {
 }
 
 fn lane_id(key: &str) -> LaneId {
-    let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
-    hasher.finish()
+    FixedState::default().hash_one(key)
 }
 
 impl Lanes {
@@ -74,10 +71,11 @@ impl Lanes {
     }
 
     /// Takes up to `limit` items that may be sent in one call: of each key its first, or as many as
-    /// fit where `whole_lanes`. A key taken from stays closed until [`answered`](Self::answered).
-    pub(crate) fn take(&mut self, limit: usize, whole_lanes: bool) -> Vec<ItemId> {
+    /// fit where `whole_lanes`. Stops at `share` where what is left can go in another call beside it.
+    /// A key taken from stays closed until [`answered`](Self::answered).
+    pub(crate) fn take(&mut self, share: usize, limit: usize, whole_lanes: bool) -> Vec<ItemId> {
         let mut taken = Vec::with_capacity(limit.min(self.ready.len()));
-        while taken.len() < limit {
+        while taken.len() < limit.min(share) {
             match self.ready.pop_front() {
                 None => break,
                 Some(Ready::Single(item)) => taken.push(item),
@@ -106,7 +104,7 @@ impl Lanes {
             .min_by_key(|&index| head(&self.ready[index]).map_or(u32::MAX, &badness))?;
         let ready = self.ready.remove(best).expect("an index of the queue");
         self.ready.push_front(ready);
-        self.take(1, false).pop()
+        self.take(1, 1, false).pop()
     }
 
     /// Puts items that were taken and not delivered back before all others of the key, in order, and
@@ -170,14 +168,14 @@ mod tests {
         for (lane, item) in [(Some(A), 1), (Some(A), 2), (Some(B), 3), (None, 4), (None, 5)] {
             lanes.push(lane, item);
         }
-        assert_eq!(lanes.take(10, false), [1, 3, 4, 5]);
-        assert!(lanes.take(10, false).is_empty());
+        assert_eq!(lanes.take(99, 10, false), [1, 3, 4, 5]);
+        assert!(lanes.take(99, 10, false).is_empty());
         lanes.push(Some(A), 6);
-        assert!(lanes.take(10, false).is_empty(), "a is still out");
+        assert!(lanes.take(99, 10, false).is_empty(), "a is still out");
         lanes.answered(A, &[]);
-        assert_eq!(lanes.take(10, false), [2]);
+        assert_eq!(lanes.take(99, 10, false), [2]);
         lanes.answered(A, &[2]);
-        assert_eq!(lanes.take(10, false), [2], "returned before what is queued");
+        assert_eq!(lanes.take(99, 10, false), [2], "returned before what is queued");
     }
 
     #[test]
@@ -187,10 +185,21 @@ mod tests {
             lanes.push(Some(A), item);
         }
         lanes.push(Some(B), 9);
-        assert_eq!(lanes.take(3, true), [1, 2, 3]);
-        assert_eq!(lanes.take(3, true), [9], "the rest of a waits for its answers");
+        assert_eq!(lanes.take(99, 3, true), [1, 2, 3]);
+        assert_eq!(lanes.take(99, 3, true), [9], "the rest of a waits for its answers");
         lanes.answered(A, &[2, 3]);
-        assert_eq!(lanes.take(9, true), [2, 3, 4, 5]);
+        assert_eq!(lanes.take(99, 9, true), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_share_leaves_other_keys_for_another_call_and_does_not_split_one() {
+        let mut lanes = Lanes::default();
+        for (lane, item) in [(A, 1), (A, 2), (A, 3), (B, 4), (3, 5), (4, 6)] {
+            lanes.push(Some(lane), item);
+        }
+        assert_eq!(lanes.take(2, 9, true), [1, 2, 3]);
+        assert_eq!(lanes.take(2, 9, true), [4, 5]);
+        assert_eq!(lanes.take(2, 9, true), [6]);
     }
 
     #[test]
@@ -210,9 +219,9 @@ mod tests {
         for item in 1..=4 {
             lanes.push(Some(A), item);
         }
-        assert_eq!(lanes.take(1, false), [1]);
+        assert_eq!(lanes.take(99, 1, false), [1]);
         assert_eq!(lanes.remove(A, |item| item != 3), [2, 4]);
         lanes.answered(A, &[]);
-        assert_eq!(lanes.take(9, true), [3]);
+        assert_eq!(lanes.take(99, 9, true), [3]);
     }
 }

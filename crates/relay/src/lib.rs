@@ -8,8 +8,8 @@
 //!
 //! [`Relay`] supervises: it registers routes, says that it is there, acquires and gives back shards,
 //! restarts what panics. `shard` serves one lease. Its parts that hold no I/O are `window` (what is
-//! in memory, what may be sent, how far the contiguous prefix reaches) and `gate` (outage, probe,
-//! ramp). `keeper` cleans up. `events` is all telemetry.
+//! in memory, what may be sent, how far the contiguous prefix reaches), `floor` (what messages say about
+//! those before them) and `gate` (outage, probe, ramp). `keeper` cleans up. `events` is all telemetry.
 //!
 //! Everything here speaks to ports. No SQL, no driver, no signal handling, no wall clock.
 
@@ -18,6 +18,7 @@ mod board;
 mod calls;
 mod clock;
 mod events;
+mod floor;
 mod gate;
 mod keeper;
 mod lane;

@@ -20,6 +20,7 @@ use crate::{
     answers::Judge,
     board::Board,
     events::Events,
+    floor::Floors,
     gate::Gate,
     lane::{ItemId, Lanes},
     window::Window,
@@ -69,7 +70,7 @@ pub(crate) enum Event {
     Fetched { result: Result<Batch, StoreError>, took: Duration },
     Answered { items: Vec<ItemId>, outcomes: Vec<Outcome>, took: Duration },
     Settled { result: Result<Settled, StoreError>, work: Work, took: Duration },
-    Due(Result<Due, StoreError>),
+    Due { result: Result<Due, StoreError>, changes: u64 },
     Renewed { result: Result<(), StoreError>, asked_at: Duration },
 }
 
@@ -145,6 +146,7 @@ impl Server {
                 grant.position.clone(),
                 grant.blocked,
                 Lanes::new(route.broker.capabilities().call_order == CallOrder::Total),
+                Floors::new(grant.log, grant.lease.shard, &grant.undelivered),
             ),
             cursor: grant.position,
             until: grant.until,
@@ -263,9 +265,11 @@ impl Server {
                 }
                 self.has_unwritten = self.unwritten.is_some();
             }
-            Event::Due(result) => {
+            Event::Due { result, changes } => {
                 self.is_asking_due = false;
                 if let Some(due) = self.checked(result, now) {
+                    self.window.floors.told(&due.undelivered, changes);
+                    self.raise_floor();
                     let pause = due.next_in.unwrap_or(DUE_INTERVAL).clamp(POLL_MIN, DUE_INTERVAL);
                     self.due_at = if due.messages.is_empty() { now + pause } else { now };
                     self.window.add_due(due.messages, now);
@@ -283,6 +287,9 @@ impl Server {
     fn settled(&mut self, settled: Settled, work: &Work, took: Duration, now: Duration) {
         self.events.settled(took);
         self.window.confirmed(work.messages);
+        if let Some(position) = &work.settlement.position {
+            self.window.floors.settled(position.seq(), settled.horizon);
+        }
         self.window.unblock(settled.unblocked);
         let Settlement { park, repark, delivered, .. } = &work.settlement;
         if !(park.is_empty() && repark.is_empty() && delivered.is_empty()) {
@@ -335,7 +342,13 @@ impl Server {
         }
         // The store works on the next batch while this one is taken in.
         self.start_fetch(now, &batch.messages);
+        self.raise_floor();
         self.window.add_batch(batch, now);
+    }
+
+    fn raise_floor(&mut self) {
+        let store = &self.context.store;
+        self.window.raise_floor(|horizon, snapshot| store.is_past(horizon, snapshot));
     }
 
     fn answered(&mut self, items: Vec<ItemId>, outcomes: Vec<Outcome>, now: Duration) {

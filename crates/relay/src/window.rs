@@ -9,10 +9,14 @@ use std::{
 };
 
 use posthaste_core::{
-    Batch, Delivery, Failure, Next, Park, Parked, Position, Repark, Seq, Settlement, Snapshot,
+    Batch, Delivery, Failure, Horizon, Next, Park, Parked, Position, Repark, Seq, Settlement,
+    Snapshot,
 };
 
-use crate::lane::{ItemId, LaneId, Lanes};
+use crate::{
+    floor::Floors,
+    lane::{ItemId, LaneId, Lanes},
+};
 
 /// Ids from here on are parked messages being tried again; below, messages from the log.
 const PARKED_FIRST: ItemId = 1 << 63;
@@ -85,12 +89,20 @@ pub(crate) struct Window {
     pending: Settlement,
     /// Parked messages whose outcome was unknown; charged once another message passes.
     suspects: HashMap<Seq, Repark>,
+    /// What messages that enter are told about those before them.
+    pub(crate) floors: Floors,
 }
 
 impl Window {
-    pub(crate) fn new(position: Position, blocked: Vec<String>, lanes: Lanes) -> Self {
+    pub(crate) fn new(
+        position: Position,
+        blocked: Vec<String>,
+        lanes: Lanes,
+        floors: Floors,
+    ) -> Self {
         Self {
             lanes,
+            floors,
             log: VecDeque::new(),
             log_first: 0,
             parked: HashMap::new(),
@@ -117,7 +129,7 @@ impl Window {
                 enqueued_at: fetched.enqueued_at,
                 attempt: 1,
                 redriven: 0,
-                floor: None,
+                floor: Some(self.floors.current()),
             };
             self.bytes += delivery.message.weight();
             let lane = self.lanes.of(delivery.message.key.as_deref());
@@ -159,7 +171,7 @@ impl Window {
                 enqueued_at: parked.enqueued_at,
                 attempt: parked.attempts + parked.unknowns + 1,
                 redriven: parked.redriven,
-                floor: None,
+                floor: Some(self.floors.current()),
             };
             let item = Item {
                 delivery: Arc::new(delivery),
@@ -194,6 +206,7 @@ impl Window {
             self.log_item(id).is_done = true;
         } else if let Some(item) = self.forget_parked(id) {
             self.suspects.remove(&item.delivery.seq);
+            self.floors.delivered(item.delivery.seq);
             self.pending.delivered.push(item.delivery.seq);
         }
     }
@@ -274,6 +287,7 @@ impl Window {
         let item = self.log_item(id);
         item.is_done = true;
         let park = Park { message: item.delivery.message.clone(), age: item.age(now), report };
+        self.floors.parked(park.report.seq);
         self.pending.park.push(park);
     }
 
@@ -374,6 +388,12 @@ impl Window {
         if let (Some(seq), Some(mark)) = (last, self.marks.front()) {
             self.settled = self.settled.passed(seq, &mark.snapshot);
         }
+    }
+
+    /// Raises what messages that enter from now on are told, as far as can be proved.
+    pub(crate) fn raise_floor(&mut self, is_past: impl Fn(&Horizon, &Snapshot) -> bool) {
+        self.advance();
+        self.floors.raise(&self.settled, is_past);
     }
 
     /// What to write now, if anything, and how many messages it confirms. Progress over nothing but

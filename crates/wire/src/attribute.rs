@@ -61,6 +61,7 @@ attributes! {
     PartitionKey "partitionkey",
     Sequence "sequence",
     Redriven "redriven",
+    Floor "posthastefloor",
     TraceParent "traceparent",
     TraceState "tracestate",
 }

@@ -1,8 +1,9 @@
 //! The order of a call: which of its messages may be on their way together.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use posthaste_core::{Delivery, Failure, Outcome};
+use foldhash::{HashMap, HashMapExt};
+use posthaste_core::{CallOrder, Delivery, Failure, Outcome};
 
 use crate::{Names, Outgoing, Wire};
 
@@ -14,6 +15,42 @@ pub enum PerKey {
     /// Those to one destination in a row: the broker keeps their order, and what makes it refuse one
     /// makes it refuse those behind it.
     SameDestination,
+}
+
+/// The user's choice where a broker keeps the order of what is sent, but may refuse one message and
+/// take the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ordering {
+    /// One message of a key is on its way at a time: one that is refused is never overtaken.
+    #[default]
+    Strict,
+    /// As many as a call holds, as long as they go to one destination: faster for a hot key. When the
+    /// broker refuses one and takes the next of its key, that one arrives first.
+    Pipelined,
+}
+
+impl Ordering {
+    /// Every ordering, with its name in configuration.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("strict", Self::Strict), ("pipelined", Self::Pipelined)];
+
+    /// What a call may hold.
+    #[must_use]
+    pub fn call_order(self) -> CallOrder {
+        match self {
+            Self::Strict => CallOrder::OnePerKey,
+            Self::Pipelined => CallOrder::PerKey,
+        }
+    }
+
+    /// What may be on its way together.
+    #[must_use]
+    pub fn per_key(self) -> PerKey {
+        match self {
+            Self::Strict => PerKey::One,
+            Self::Pipelined => PerKey::SameDestination,
+        }
+    }
 }
 
 /// A call taken apart: parts to be sent one after the other, each with its answers. What follows a

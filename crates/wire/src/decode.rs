@@ -120,6 +120,7 @@ impl Event {
             Attribute::DataContentType => self.content_type = Some(value),
             Attribute::Sequence => provenance.seq = value.parse().ok(),
             Attribute::Redriven => provenance.redriven = value.parse().unwrap_or(0),
+            Attribute::Floor => provenance.floor = value.parse().ok(),
             Attribute::TraceParent | Attribute::TraceState => {
                 // Also there under its own name; where that is the same name, it is the header.
                 return (style == Style::Plain).then(|| (name.to_owned(), value));

@@ -2,11 +2,13 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
-use posthaste_core::{Delivery, Failure};
+use posthaste_core::{Delivery, Failure, Floor};
 
 use crate::{
     Names, Profile, Wire,
@@ -43,7 +45,7 @@ impl Wire {
     ) -> Result<Outgoing<'a>, Failure> {
         let message = &delivery.message;
         let destination = self.destination.of(message)?;
-        let mut headers = Vec::with_capacity(12 + message.headers.len());
+        let mut headers = Vec::with_capacity(13 + message.headers.len());
         let mut content_type = message.content_type.as_str();
         let mut body = message.payload.clone();
         match self.profile {
@@ -105,6 +107,9 @@ impl Wire {
         if delivery.redriven > 0 {
             each(Attribute::Redriven, delivery.redriven.to_string().into());
         }
+        if let Some(floor) = &delivery.floor {
+            each(Attribute::Floor, written(floor).into());
+        }
         for (name, value) in &message.headers {
             match name.as_str() {
                 "traceparent" => each(Attribute::TraceParent, value.into()),
@@ -113,6 +118,18 @@ impl Wire {
             }
         }
     }
+}
+
+/// The floor's text. Thousands of messages share one, and one thread encodes them one after the other,
+/// so the last one written is kept.
+fn written(floor: &Arc<Floor>) -> String {
+    thread_local! {
+        static LAST: RefCell<Option<(Arc<Floor>, String)>> = const { RefCell::new(None) };
+    }
+    LAST.with_borrow_mut(|last| match last {
+        Some((known, text)) if Arc::ptr_eq(known, floor) => text.clone(),
+        _ => last.insert((floor.clone(), floor.to_string())).1.clone(),
+    })
 }
 
 /// The time as RFC 3339 writes it, if it can: a table takes years that it cannot.

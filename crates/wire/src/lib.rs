@@ -15,7 +15,7 @@ mod structured;
 mod unmapped;
 
 pub use attribute::{Names, Style};
-pub use call::{Call, Part, PerKey};
+pub use call::{Call, Ordering, Part, PerKey};
 pub use connection::{Connection, Link};
 pub use decode::Received;
 pub use destination::Destination;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use posthaste_core::{Delivery, Failure, Message, Outcome};
+use posthaste_core::{Delivery, Failure, Floor, Message, Outcome, Shard};
 use posthaste_wire::{
     Call, Names, Outgoing, PerKey, Profile, Received, STRUCTURED_CONTENT_TYPE, Style, Wire,
 };
@@ -123,6 +123,52 @@ fn raw_and_debezium_are_the_payload_and_little_else() {
     let (message, _) = debezium.decode(received(&outgoing), &names(Style::Underscore));
     assert_eq!(message.id, delivery.message.id);
     assert_eq!(message.headers, delivery.message.headers);
+}
+
+#[test]
+fn a_floor_travels_in_every_form_of_an_event() {
+    let floor = |seq, missing| {
+        let shard = Shard { index: 1, of: 3 };
+        Some(Arc::new(Floor { log: uuid::Uuid::from_u128(7), shard, seq, missing }))
+    };
+    for floor in [floor(0, vec![]), floor(41, vec![]), floor(41, vec![3, 40]), None] {
+        let sent = Delivery { floor: floor.clone(), ..delivery(placed()) };
+        for (profile, style) in [Profile::Binary, Profile::Structured]
+            .into_iter()
+            .flat_map(|profile| STYLES.map(|style| (profile, style)))
+        {
+            let wire = wire(profile);
+            // Twice: the second time its text is known.
+            for _ in 0..2 {
+                let outgoing = wire.encode(&sent, &names(style)).unwrap();
+                let (_, provenance) = wire.decode(received(&outgoing), &names(style));
+                assert_eq!(provenance.floor.as_ref(), floor.as_deref(), "{profile:?} {style:?}");
+            }
+        }
+    }
+    let sent = Delivery { floor: floor(41, vec![3, 40]), ..delivery(placed()) };
+    let binary = wire(Profile::Binary);
+    let outgoing = binary.encode(&sent, &names(Style::Dash)).unwrap();
+    let expected = "ce-posthastefloor: 00000000000000000000000000000007/1of3/41/3,40";
+    assert!(headers(&outgoing).contains(&expected.to_owned()), "{:?}", headers(&outgoing));
+    for profile in [Profile::Raw, Profile::Debezium] {
+        let wire = wire(profile);
+        let outgoing = wire.encode(&sent, &names(Style::Dash)).unwrap();
+        assert!(!headers(&outgoing).concat().contains("floor"), "{profile:?}");
+    }
+}
+
+#[test]
+fn a_floor_of_another_sender_that_makes_no_sense_is_none() {
+    let (wire, sent) = (wire(Profile::Binary), delivery(placed()));
+    for nonsense in ["", "yes", "7/0of1/5", "00000000000000000000000000000007/0of1/5/9"] {
+        let outgoing = wire.encode(&sent, &names(Style::Amqp)).unwrap();
+        let mut received = received(&outgoing);
+        received.headers.push(("cloudEvents_posthastefloor".to_owned(), nonsense.to_owned()));
+        let (message, provenance) = wire.decode(received, &names(Style::Amqp));
+        assert_eq!((provenance.floor, provenance.seq), (None, Some(42)));
+        assert_eq!(message, sent.message, "the rest is as ever");
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ async fn grant(stage: &Stage) -> Roles {
          GRANT SELECT ON ALL TABLES IN SCHEMA posthaste TO {relay};
          GRANT DELETE ON posthaste.outbox TO {relay};
          GRANT INSERT, UPDATE, DELETE ON posthaste.route, posthaste.lease, posthaste.progress,
-             posthaste.relay, posthaste.parked TO {relay};"
+             posthaste.relay, posthaste.parked, posthaste.identity TO {relay};"
     );
     stage.sql(&sql).await;
     let url = |role: &str| stage.url().replace("postgres@", &format!("{role}@"));

@@ -6,7 +6,7 @@ use std::{collections::HashMap, net::SocketAddr};
 use async_trait::async_trait;
 use bytes::Bytes;
 use hyper::HeaderMap;
-use posthaste_core::{BrokerError, Incoming, Subscriber, Subscription, TopicPattern};
+use posthaste_core::{BrokerError, Incoming, Sharing, Subscriber, Subscription, TopicPattern};
 use posthaste_wire::{Received, Wire};
 use tokio::{
     net::TcpListener,
@@ -49,12 +49,19 @@ impl HttpSubscriber {
 /// subscription do not matter; other topics are acknowledged and skipped.
 ///
 /// # Errors
-/// When the configuration breaks a rule or the address cannot be listened on.
+/// When the configuration breaks a rule, the address cannot be listened on, or the subscription is
+/// ordered.
 pub async fn subscribe(
     config: &Config,
     subscription: &Subscription,
 ) -> Result<HttpSubscriber, BrokerError> {
     let failed = |message: String| BrokerError { message, source: None };
+    if subscription.sharing == Sharing::Ordered {
+        return Err(failed(
+            "webhooks come in any order and to any receiver: there is no ordered subscription"
+                .to_owned(),
+        ));
+    }
     let url = config.checked().map_err(|invalid| failed(invalid.to_string()))?;
     if url.scheme() != "http" {
         return Err(failed(
@@ -141,5 +148,25 @@ impl Subscriber for HttpSubscriber {
                 source: None,
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_core::Start;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_ordered_subscription_is_refused() {
+        let ordered = Subscription {
+            name: Some("billing".to_owned()),
+            topics: vec!["*".parse().unwrap()],
+            start: Start::New,
+            sharing: Sharing::Ordered,
+        };
+        let config = Config::new("http://127.0.0.1:0/hook", Vec::new());
+        let refused = subscribe(&config, &ordered).await.err().expect("a refusal");
+        assert!(refused.to_string().contains("no ordered subscription"), "{refused}");
     }
 }

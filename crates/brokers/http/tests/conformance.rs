@@ -73,6 +73,7 @@ impl Bed for HttpBed {
             has_names: false,
             shares_names: false,
             redelivers: false,
+            has_lanes: false,
             keeps_history: false,
             ..Traits::default()
         }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use posthaste_core::{BrokerError, Start, TopicPattern};
+use posthaste_core::{BrokerError, Sharing, Start, TopicPattern};
 use posthaste_wire::Received;
 use rdkafka::{
     ClientContext, Message as _, Offset, TopicPartitionList,
@@ -57,6 +57,7 @@ pub(crate) struct Plan {
     /// Destinations.
     pub(crate) patterns: Vec<TopicPattern>,
     pub(crate) start: Start,
+    pub(crate) sharing: Sharing,
 }
 
 /// A message as it was read.

@@ -1,7 +1,7 @@
 //! Subscribing: a consumer group for a name, a group of its own for a passing listener.
 
 use async_trait::async_trait;
-use posthaste_core::{BrokerError, Incoming, Subscriber, Subscription};
+use posthaste_core::{BrokerError, Incoming, Sharing, Subscriber, Subscription};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -42,8 +42,13 @@ pub async fn subscribe(
     if !is_possible(&patterns) {
         return Err(wrong("Kafka: no topic can match what is subscribed to".to_owned()));
     }
-    let plan =
-        Plan { settings, name: subscription.name.clone(), patterns, start: subscription.start };
+    let plan = Plan {
+        settings,
+        name: subscription.name.clone(),
+        patterns,
+        start: subscription.start,
+        sharing: subscription.sharing,
+    };
     let (ready, is_ready) = oneshot::channel();
     let reader = Reader::start(plan.clone(), Ledger::default(), ready)?;
     if is_ready.await.is_err() {
@@ -75,7 +80,10 @@ impl KafkaSubscriber {
             _ = ledger.acknowledge(receipt);
         }
         let (message, provenance) = self.plan.settings.wire.decode(received, &NAMES);
-        Some(Incoming { message, provenance, receipt, lane: None })
+        // A group gives each partition to one of its members, who goes on at the position it has.
+        let is_ordered = self.plan.sharing == Sharing::Ordered;
+        let lane = is_ordered.then(|| format!("{}/{}", place.0, place.1).into());
+        Some(Incoming { message, provenance, receipt, lane })
     }
 }
 

@@ -12,7 +12,8 @@ use std::{
 use async_trait::async_trait;
 use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Incoming,
-    Message, MessageId, Outcome, Provenance, Start, Subscriber, Subscription, TopicPattern,
+    Message, MessageId, Outcome, Provenance, Sharing, Start, Subscriber, Subscription,
+    TopicPattern,
 };
 use tokio::sync::Notify;
 
@@ -31,6 +32,28 @@ pub enum Script {
 
 type Rule = Box<dyn Fn(&Delivery) -> Script + Send + Sync>;
 
+/// A message the broker took, and what was said about where it comes from.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The message.
+    pub message: Message,
+    /// As a subscriber is told.
+    pub provenance: Provenance,
+}
+
+impl Taken {
+    fn new(delivery: &Delivery) -> Self {
+        let provenance = Provenance {
+            source: None,
+            seq: Some(delivery.seq),
+            enqueued_at: Some(delivery.enqueued_at),
+            redriven: delivery.redriven,
+            floor: delivery.floor.as_deref().cloned(),
+        };
+        Self { message: delivery.message.clone(), provenance }
+    }
+}
+
 /// The broker. Clones share everything.
 #[derive(Clone)]
 pub struct MemoryBroker {
@@ -47,12 +70,14 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// Everything taken, in order.
-    log: Vec<Message>,
+    log: Vec<Taken>,
     is_down: bool,
     rule: Option<Rule>,
     /// Calls of `publish` so far.
     calls: u64,
     subscriptions: HashMap<String, Subscribed>,
+    /// Subscribers there have been.
+    subscribers: u64,
 }
 
 /// A subscription outlives its subscribers, as on a real broker.
@@ -66,6 +91,10 @@ struct Subscribed {
     open: BTreeSet<u64>,
     /// Given out again already by the present subscriber.
     again: BTreeSet<u64>,
+    /// Whether its messages are one lane: given to one subscriber at a time.
+    is_ordered: bool,
+    /// Who has the lane: the first of those who asked, until it leaves.
+    holder: Option<u64>,
 }
 
 impl MemoryBroker {
@@ -106,6 +135,12 @@ impl MemoryBroker {
     /// Everything taken so far, duplicates included, in order.
     #[must_use]
     pub fn received(&self) -> Vec<Message> {
+        self.state().log.iter().map(|taken| taken.message.clone()).collect()
+    }
+
+    /// As [`received`](Self::received), with what was said about where each comes from.
+    #[must_use]
+    pub fn taken(&self) -> Vec<Taken> {
         self.state().log.clone()
     }
 
@@ -132,8 +167,12 @@ impl MemoryBroker {
     /// acknowledging.
     #[must_use]
     pub fn subscribe(&self, name: &str) -> MemorySubscriber {
-        self.state().subscriptions.entry(name.to_owned()).or_default().again.clear();
-        MemorySubscriber { broker: self.clone(), name: name.to_owned(), is_listener: false }
+        let mut state = self.state();
+        state.subscriptions.entry(name.to_owned()).or_default().again.clear();
+        state.subscribers += 1;
+        let id = state.subscribers;
+        drop(state);
+        MemorySubscriber { broker: self.clone(), name: name.to_owned(), is_listener: false, id }
     }
 
     /// Receives as the port describes it: some topics, under a name or just listening.
@@ -148,10 +187,17 @@ impl MemoryBroker {
             Start::New => state.log.len() as u64,
         };
         let topics = subscription.topics.clone();
-        let new = || Subscribed { topics, next, ..Subscribed::default() };
-        state.subscriptions.entry(name.clone()).or_insert_with(new).again.clear();
+        let is_ordered = subscription.sharing == Sharing::Ordered;
+        let new = || Subscribed { topics, next, is_ordered, ..Subscribed::default() };
+        let subscribed = state.subscriptions.entry(name.clone()).or_insert_with(new);
+        subscribed.is_ordered = is_ordered;
+        if subscribed.holder.is_none() {
+            subscribed.again.clear();
+        }
+        state.subscribers += 1;
+        let id = state.subscribers;
         drop(state);
-        MemorySubscriber { broker: self.clone(), name, is_listener }
+        MemorySubscriber { broker: self.clone(), name, is_listener, id }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -184,12 +230,13 @@ impl MemoryBroker {
 
 impl Subscribed {
     /// The next message never given out that it wants.
-    fn advance(&mut self, log: &[Message]) -> Option<u64> {
+    fn advance(&mut self, log: &[Taken]) -> Option<u64> {
         let wants = |message: &Message| {
             self.topics.is_empty() || self.topics.iter().any(|it| it.matches(&message.topic))
         };
         let new = log.iter().enumerate().skip(usize::try_from(self.next).unwrap_or(usize::MAX));
-        let found = new.into_iter().find(|(_, message)| wants(message)).map(|(at, _)| at as u64);
+        let found =
+            new.into_iter().find(|(_, taken)| wants(&taken.message)).map(|(at, _)| at as u64);
         self.next = found.map_or(log.len() as u64, |index| index + 1);
         found
     }
@@ -208,12 +255,12 @@ impl State {
         }
         match self.rule.as_ref().map_or(Script::Take, |rule| rule(delivery)) {
             Script::Take => {
-                self.log.push(delivery.message.clone());
+                self.log.push(Taken::new(delivery));
                 Outcome::Acked
             }
             Script::Refuse(outcome) => outcome,
             Script::TakeAndAnswer(outcome) => {
-                self.log.push(delivery.message.clone());
+                self.log.push(Taken::new(delivery));
                 outcome
             }
             Script::Hang => {
@@ -262,12 +309,22 @@ pub struct MemorySubscriber {
     name: String,
     /// Leaves nothing behind.
     is_listener: bool,
+    /// Tells it from others of its name.
+    id: u64,
 }
 
 impl Drop for MemorySubscriber {
     fn drop(&mut self) {
+        let mut state = self.broker.state();
         if self.is_listener {
-            self.broker.state().subscriptions.remove(&self.name);
+            state.subscriptions.remove(&self.name);
+        } else if let Some(subscribed) = state.subscriptions.get_mut(&self.name)
+            && subscribed.holder == Some(self.id)
+        {
+            // The next one starts with the first that was not acknowledged.
+            subscribed.holder = None;
+            subscribed.again.clear();
+            self.broker.shared.arrived.notify_waiters();
         }
     }
 }
@@ -277,6 +334,9 @@ impl MemorySubscriber {
         let mut state = self.broker.state();
         let State { log, subscriptions, .. } = &mut *state;
         let subscription = subscriptions.get_mut(&self.name)?;
+        if subscription.is_ordered && *subscription.holder.get_or_insert(self.id) != self.id {
+            return None;
+        }
         let again = subscription.open.difference(&subscription.again).next().copied();
         let receipt = match again {
             Some(receipt) => receipt,
@@ -285,12 +345,9 @@ impl MemorySubscriber {
         subscription.open.insert(receipt);
         subscription.again.insert(receipt);
         let index = usize::try_from(receipt).expect("an index of a vector");
-        Some(Incoming {
-            message: log[index].clone(),
-            provenance: Provenance::default(),
-            receipt,
-            lane: None,
-        })
+        let Taken { message, provenance } = log[index].clone();
+        let lane = subscription.is_ordered.then(|| Arc::from("memory"));
+        Some(Incoming { message, provenance, receipt, lane })
     }
 }
 

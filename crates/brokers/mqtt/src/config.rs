@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::Invalid;
-use posthaste_wire::Wire;
+use posthaste_wire::{Ordering, Wire};
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -34,7 +34,8 @@ pub struct Config {
     pub client_id: Option<String>,
     /// What to do about a message that the server took, and nobody subscribes to.
     pub unmatched: Unmatched,
-    /// How many messages of a key may be on their way at once.
+    /// How many messages of a key may be on their way at once. The server may refuse one (size,
+    /// quota, payload format) and take the next.
     pub ordering: Ordering,
 }
 
@@ -49,26 +50,9 @@ pub enum Unmatched {
     Accept,
 }
 
-/// How many messages of a key may be on their way at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ordering {
-    /// One. A message that the server refuses is never overtaken.
-    #[default]
-    Strict,
-    /// As many as a call holds, as long as they go to one topic. Faster for hot keys; the server
-    /// may refuse one (size, quota, payload format) and take the next of its key.
-    Pipelined,
-}
-
 impl Unmatched {
     /// Every choice, with its name in configuration.
     pub const ALL: [(&'static str, Self); 2] = [("reject", Self::Reject), ("accept", Self::Accept)];
-}
-
-impl Ordering {
-    /// Every ordering, with its name in configuration.
-    pub const ALL: [(&'static str, Self); 2] =
-        [("strict", Self::Strict), ("pipelined", Self::Pipelined)];
 }
 
 impl Config {

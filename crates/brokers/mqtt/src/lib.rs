@@ -28,6 +28,7 @@ mod publish;
 mod session;
 mod subscribe;
 
-pub use config::{Config, Ordering, Unmatched};
+pub use config::{Config, Unmatched};
+pub use posthaste_wire::Ordering;
 pub use publish::MqttBroker;
 pub use subscribe::{MqttSubscriber, subscribe};

@@ -4,17 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Finding, Invalid, Outcome,
-    TopicPattern,
+    Broker, BrokerCapabilities, BrokerError, Delivery, Finding, Invalid, Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Connection, Link, Names, Part, PerKey, Style};
+use posthaste_wire::{Call, Connection, Link, Names, Part, Style};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout_at},
 };
 
 use crate::{
-    Config, Ordering,
+    Config,
     config::Target,
     connect::{Introduction, dial},
     examine::examine,
@@ -119,10 +118,7 @@ impl MqttBroker {
 #[async_trait]
 impl Broker for MqttBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        let call_order = match self.config.ordering {
-            Ordering::Strict => CallOrder::OnePerKey,
-            Ordering::Pipelined => CallOrder::PerKey,
-        };
+        let call_order = self.config.ordering.call_order();
         BrokerCapabilities { call_order, call_messages_max: CALL_MESSAGES_MAX }
     }
 
@@ -133,10 +129,7 @@ impl Broker for MqttBroker {
             Ok(session) => session,
             Err(trouble) => return vec![trouble.unsent(); messages.len()],
         };
-        let per_key = match self.config.ordering {
-            Ordering::Strict => PerKey::One,
-            Ordering::Pipelined => PerKey::SameDestination,
-        };
+        let per_key = self.config.ordering.per_key();
         let bytes_max = session.terms.packet_bytes_max;
         let mut call =
             Call::checked(&self.config.wire, &NAMES, per_key, messages, |delivery, outgoing| {

@@ -11,7 +11,9 @@ use mqtt5_protocol::{
         subscribe::{RetainHandling, SubscribePacket, SubscriptionOptions, TopicFilter},
     },
 };
-use posthaste_core::{BrokerError, Incoming, Start, Subscriber, Subscription, TopicPattern};
+use posthaste_core::{
+    BrokerError, Incoming, Sharing, Start, Subscriber, Subscription, TopicPattern,
+};
 use posthaste_wire::{Received, Wire};
 use tokio::{sync::mpsc, time::timeout};
 use uuid::Uuid;
@@ -46,6 +48,7 @@ pub struct MqttSubscriber {
     /// What is wanted of what the filters let through.
     patterns: Vec<TopicPattern>,
     start: Start,
+    sharing: Sharing,
     /// The last receipt given.
     receipt: u64,
     /// `None` after it failed, until the next `receive`.
@@ -73,7 +76,8 @@ struct Unacknowledged {
 /// Subscribes; when this returns, the server has confirmed it.
 ///
 /// A name is the identifier of one client, whose messages the server keeps for a week while it is
-/// away: a second subscriber of that name takes the place of the first.
+/// away: a second subscriber of that name takes the place of the first. So what it receives is in
+/// order anyway, by topic as the standard says, and begins with what was not acknowledged.
 ///
 /// # Errors
 /// When the configuration is wrong, a topic cannot be subscribed to, or the server cannot be used.
@@ -107,6 +111,7 @@ pub async fn subscribe(
         filters,
         patterns,
         start: subscription.start,
+        sharing: subscription.sharing,
         receipt: 0,
         live: None,
     };
@@ -165,6 +170,9 @@ impl MqttSubscriber {
             PropertyValue::Utf8StringPair(name, value) => Some((name.clone(), value.clone())),
             _ => None,
         });
+        let is_ordered = self.sharing == Sharing::Ordered;
+        let client_id = &self.introduction.client_id;
+        let lane = is_ordered.then(|| format!("{client_id}/{}", packet.topic_name).into());
         let received = Received {
             headers: headers.collect(),
             content_type: properties.get_content_type(),
@@ -177,7 +185,7 @@ impl MqttSubscriber {
             coordinates: Uuid::new_v4().to_string(),
         };
         let (message, provenance) = self.wire.decode(received, &NAMES);
-        Incoming { message, provenance, receipt: self.receipt, lane: None }
+        Incoming { message, provenance, receipt: self.receipt, lane }
     }
 
     /// Gives up the connection, if there is one.

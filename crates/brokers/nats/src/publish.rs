@@ -1,10 +1,6 @@
 //! Publishing.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_nats::{
     Subject,
@@ -14,6 +10,7 @@ use async_nats::{
     },
 };
 use async_trait::async_trait;
+use foldhash::{HashMap, HashMapExt};
 use futures::FutureExt;
 use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Invalid,
@@ -280,7 +277,7 @@ impl<'a> Sending<'a, '_> {
 
     /// Splits what waits into what may go together now and what has to wait for its answers.
     async fn round(&self, waiting: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
-        let mut lanes: HashMap<&str, Lane> = HashMap::new();
+        let mut lanes: HashMap<&str, Lane> = HashMap::with_capacity(waiting.len());
         let (mut now, mut later) = (Vec::with_capacity(waiting.len()), Vec::new());
         for index in waiting {
             if self.has_failed(index) {

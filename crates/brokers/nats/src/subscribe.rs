@@ -18,7 +18,9 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{BoxStream, SelectAll},
 };
-use posthaste_core::{BrokerError, Incoming, Start, Subscriber, Subscription, TopicPattern};
+use posthaste_core::{
+    BrokerError, Incoming, Sharing, Start, Subscriber, Subscription, TopicPattern,
+};
 use tokio::time::timeout;
 
 use crate::{Config, config::Settings, connect::Session, headers, outcome::Trouble, subject};
@@ -29,6 +31,8 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most unacknowledged messages of a consumer.
 const UNACKNOWLEDGED_MAX: usize = 256;
+/// The same where they must stay in order.
+const ORDERED_MAX: i64 = 1;
 /// Messages asked for at a time. Those that a subscriber has and does not live to see come again late,
 /// after newer ones, so they are few.
 const PREFETCH: usize = 64;
@@ -50,6 +54,7 @@ pub struct NatsSubscriber {
     settings: Settings,
     name: Option<String>,
     start: Start,
+    sharing: Sharing,
     /// What is wanted, as subjects.
     patterns: Vec<TopicPattern>,
     live: Option<Live>,
@@ -74,8 +79,14 @@ struct Receipt {
 /// Subscribes. A name becomes a durable consumer of that name on each stream, shared by all
 /// subscribers of the name; no name, a consumer that goes when the subscriber does.
 ///
+/// An ordered subscription's consumer has one unacknowledged message at a time: the next one of the
+/// stream is given out, to whichever subscriber of the name, once that one is acknowledged. This is
+/// the only thing that keeps a consumer's messages in order across subscribers and redeliveries, and it
+/// costs a round trip for each message.
+///
 /// # Errors
-/// When NATS cannot be used, or no stream stores what is wanted.
+/// When NATS cannot be used, or no stream stores what is wanted, or an ordered subscription's name is
+/// a consumer's that gives out more.
 pub async fn subscribe(
     config: &Config,
     subscription: &Subscription,
@@ -95,6 +106,7 @@ pub async fn subscribe(
         settings,
         name: subscription.name.clone(),
         start: subscription.start,
+        sharing: subscription.sharing,
         patterns,
         live: None,
         positions: HashMap::new(),
@@ -189,11 +201,14 @@ impl NatsSubscriber {
         let receipt = self.next_receipt;
         self.next_receipt += 1;
         self.passed(stream.clone(), sequence);
+        let is_ordered = self.sharing == Sharing::Ordered;
+        let consumer = self.name.as_deref().unwrap_or("listener");
+        let lane = is_ordered.then(|| format!("{stream}/{consumer}").into());
         self.receipts.insert(receipt, Receipt { reply, stream, sequence });
         if self.receipts.len() > RECEIPTS_MAX {
             self.receipts.pop_first();
         }
-        Ok(Some(Incoming { message, provenance, receipt, lane: None }))
+        Ok(Some(Incoming { message, provenance, receipt, lane }))
     }
 
     fn passed(&mut self, stream: String, sequence: u64) {
@@ -274,6 +289,7 @@ impl NatsSubscriber {
             move |why: String| error(format!("cannot consume from stream {stream_name}: {why}"))
         };
         let config = self.consumer_config(info, filters);
+        let max_ack_pending = config.max_ack_pending;
         let context = session.context.clone();
         let opening = session.run(async move {
             let stream = context.get_stream_no_info(stream_name).await.map_err(text)?;
@@ -284,6 +300,13 @@ impl NatsSubscriber {
                     let current = found.cached_info().config.clone();
                     let mut current =
                         pull::Config::try_from_consumer_config(current).map_err(text)?;
+                    if max_ack_pending == ORDERED_MAX && current.max_ack_pending != ORDERED_MAX {
+                        return Err(format!(
+                            "consumer {name} is there and gives out up to {} messages at a time, so \
+                             not in order; delete it, or give another name",
+                            current.max_ack_pending
+                        ));
+                    }
                     if current.filter_subject == wanted {
                         found
                     } else {
@@ -307,7 +330,10 @@ impl NatsSubscriber {
         let common = pull::Config {
             ack_policy: AckPolicy::Explicit,
             ack_wait: ACKNOWLEDGE_WAIT,
-            max_ack_pending: i64::try_from(UNACKNOWLEDGED_MAX).unwrap_or(i64::MAX),
+            max_ack_pending: match self.sharing {
+                Sharing::Competing => i64::try_from(UNACKNOWLEDGED_MAX).unwrap_or(i64::MAX),
+                Sharing::Ordered => ORDERED_MAX,
+            },
             // A filter must not be wider than the stream; what is not wanted is left out here.
             filter_subject: if is_legal { wanted } else { String::new() },
             ..pull::Config::default()

@@ -7,7 +7,7 @@ use lapin::{
     uri::{AMQPScheme, AMQPUri},
 };
 use posthaste_core::Invalid;
-use posthaste_wire::Wire;
+use posthaste_wire::{Ordering, Wire};
 use url::Url;
 
 /// The exchange unless another is named.
@@ -31,27 +31,11 @@ pub struct Config {
     pub exchange: String,
     /// Whether the exchange is declared (durable, of type `topic`). Else it must be there.
     pub declare: bool,
-    /// How many messages of a key may be on their way at once.
+    /// How many messages of a key may be on their way at once. RabbitMQ keeps their order, but a full
+    /// queue may refuse one and, drained a moment later, take the next.
     pub ordering: Ordering,
     /// What a named subscription's queue is, where it is not there yet.
     pub queue_type: QueueType,
-}
-
-/// How many messages of a key may be on their way at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ordering {
-    /// One: a message that is refused is never overtaken by the next of its key.
-    #[default]
-    Strict,
-    /// As many as there are: faster for a hot key. RabbitMQ keeps their order, but if a full queue
-    /// refuses one and takes the next, that one arrives first.
-    Pipelined,
-}
-
-impl Ordering {
-    /// Every ordering, with its name in configuration.
-    pub const ALL: [(&'static str, Self); 2] =
-        [("strict", Self::Strict), ("pipelined", Self::Pipelined)];
 }
 
 /// What a queue is made of.

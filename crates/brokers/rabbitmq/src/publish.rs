@@ -20,14 +20,14 @@ use lapin::{
     types::{AMQPValue, FieldTable, ShortString},
 };
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Invalid,
-    MessageId, Outcome, TopicPattern,
+    Broker, BrokerCapabilities, BrokerError, Delivery, Failure, Finding, Invalid, MessageId,
+    Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Connection, Link, Names, Outgoing, Part, PerKey, Style};
+use posthaste_wire::{Call, Connection, Link, Names, Outgoing, Part, Style};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
-    config::{Config, Ordering, Settings},
+    config::{Config, Settings},
     connect::Session,
     examine,
     outcome::{Stage, Trouble, answer, outcome},
@@ -106,13 +106,6 @@ impl RabbitMqBroker {
             connection: Connection::default(),
             frame_bytes_max: AtomicUsize::new(FRAME_BYTES_DEFAULT),
         })
-    }
-
-    fn per_key(&self) -> PerKey {
-        match self.settings.ordering {
-            Ordering::Strict => PerKey::One,
-            Ordering::Pipelined => PerKey::SameDestination,
-        }
     }
 
     /// A connection on which something may be sent, or the outcome for everything.
@@ -336,10 +329,7 @@ fn short(text: &str) -> ShortString {
 #[async_trait]
 impl Broker for RabbitMqBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        let call_order = match self.settings.ordering {
-            Ordering::Strict => CallOrder::OnePerKey,
-            Ordering::Pipelined => CallOrder::PerKey,
-        };
+        let call_order = self.settings.ordering.call_order();
         BrokerCapabilities { call_order, call_messages_max: CALL_MESSAGES_MAX }
     }
 
@@ -347,7 +337,8 @@ impl Broker for RabbitMqBroker {
         let until = Instant::now() + deadline;
         let check = |delivery: &Delivery, outgoing: &Outgoing<'_>| self.check(delivery, outgoing);
         let wire = &self.settings.wire;
-        let mut call = Call::checked(wire, &NAMES, self.per_key(), messages, check);
+        let mut call =
+            Call::checked(wire, &NAMES, self.settings.ordering.per_key(), messages, check);
         loop {
             let part = call.next_part();
             if part.is_empty() {
@@ -373,7 +364,7 @@ impl Broker for RabbitMqBroker {
 #[cfg(test)]
 mod tests {
     use posthaste_core::Message;
-    use posthaste_wire::Wire;
+    use posthaste_wire::{Ordering, Wire};
 
     use super::*;
 
@@ -396,7 +387,7 @@ mod tests {
             })
             .collect();
         let wire = Wire::default();
-        let part = Call::new(&wire, &NAMES, PerKey::One, &messages).next_part();
+        let part = Call::new(&wire, &NAMES, Ordering::Strict.per_key(), &messages).next_part();
         let answers = answers.iter().map(|(answer, returned)| match *answer {
             "ack" => Answer::Confirmed {
                 outcome: Outcome::Acked,

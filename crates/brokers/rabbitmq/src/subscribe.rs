@@ -1,6 +1,6 @@
 //! Subscribing: a queue, bound to the exchange as narrowly as AMQP's wildcards allow.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -14,7 +14,7 @@ use lapin::{
     types::{AMQPValue, FieldTable, ShortString},
 };
 use posthaste_core::{
-    BrokerError, Incoming, MessageId, Provenance, Subscriber, Subscription, TopicPattern,
+    BrokerError, Incoming, MessageId, Provenance, Sharing, Subscriber, Subscription, TopicPattern,
 };
 use posthaste_wire::Received;
 use tokio::time::timeout;
@@ -38,6 +38,8 @@ pub struct RabbitMqSubscriber {
     name: Option<ShortString>,
     /// Destinations that are wanted.
     patterns: Vec<TopicPattern>,
+    /// The queue as what its messages are in order with, for an ordered subscription.
+    lane: Option<Arc<str>>,
     /// `None` after it was lost: the next call makes a new one.
     listening: Option<Listening>,
     receipts: u64,
@@ -60,6 +62,10 @@ struct Listening {
 /// published from now on arrives, and bindings of an earlier subscription of the same name stay: what
 /// they bring and is not wanted any more is acknowledged and dropped.
 ///
+/// An ordered subscription's queue has a single active consumer: RabbitMQ gives its messages to one
+/// subscriber of the name, and to the next when that one's connection ends, starting with the first
+/// that was not acknowledged. A queue that is there and was declared otherwise is refused.
+///
 /// # Errors
 /// When the configuration is wrong, RabbitMQ cannot be used, or its default exchange is configured:
 /// that takes no bindings.
@@ -79,8 +85,10 @@ pub async fn subscribe(
     let name = name.map_err(|_| refuse("a queue's name has at most 255 bytes".to_owned()))?;
     let destination = &settings.wire.destination;
     let patterns = subscription.topics.iter().map(|topics| destination.pattern(topics)).collect();
+    let queue = subscription.name.as_deref().unwrap_or("listener");
+    let lane = (subscription.sharing == Sharing::Ordered).then(|| queue.into());
     let mut subscriber =
-        RabbitMqSubscriber { settings, name, patterns, listening: None, receipts: 0 };
+        RabbitMqSubscriber { settings, name, patterns, lane, listening: None, receipts: 0 };
     subscriber.listen().await?;
     Ok(subscriber)
 }
@@ -120,6 +128,9 @@ impl RabbitMqSubscriber {
         let mut arguments = FieldTable::default();
         if !is_ours && self.settings.queue_type == QueueType::Quorum {
             arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        }
+        if self.lane.is_some() {
+            arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
         }
         let name = self.name.clone().unwrap_or_default();
         let queue = channel.queue_declare(name, options, arguments).await?.name().clone();
@@ -165,7 +176,7 @@ impl Subscriber for RabbitMqSubscriber {
             let receipt = self.receipts;
             self.listen().await?.unacknowledged.insert(receipt, tag);
             let (message, provenance) = self.decode(delivery);
-            return Ok(Incoming { message, provenance, receipt, lane: None });
+            return Ok(Incoming { message, provenance, receipt, lane: self.lane.clone() });
         }
     }
 

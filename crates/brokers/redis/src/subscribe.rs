@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use posthaste_core::{BrokerError, Incoming, Subscriber, Subscription};
+use posthaste_core::{BrokerError, Incoming, Sharing, Subscriber, Subscription};
 use posthaste_wire::Wire;
 use redis::cmd;
 use tokio::time::timeout;
@@ -49,14 +49,20 @@ type Reading = Pin<Box<dyn Future<Output = (Reader, Result<Vec<Entry>, Fault>)> 
 /// pattern and do not exist yet as well.
 ///
 /// # Errors
-/// When the configuration is wrong or the server cannot be used.
+/// When the configuration is wrong, the server cannot be used, or the subscription is ordered.
 pub async fn subscribe(
     config: &Config,
     subscription: &Subscription,
 ) -> Result<RedisSubscriber, BrokerError> {
-    let target = config
-        .target()
-        .map_err(|invalid| BrokerError { message: invalid.to_string(), source: None })?;
+    let refused = |message: String| BrokerError { message, source: None };
+    if subscription.sharing == Sharing::Ordered {
+        return Err(refused(
+            "a consumer group of Redis gives messages to whichever subscriber asks first: there is \
+             no ordered subscription"
+                .to_owned(),
+        ));
+    }
+    let target = config.target().map_err(|invalid| refused(invalid.to_string()))?;
     let target = Arc::new(target);
     let destination = &config.wire.destination;
     let mut reader = Reader::new(Arc::clone(&target), destination, subscription);
@@ -149,5 +155,25 @@ impl Subscriber for RedisSubscriber {
         }
         self.unacknowledged.remove(&receipt);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posthaste_core::Start;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_ordered_subscription_is_refused() {
+        let ordered = Subscription {
+            name: Some("billing".to_owned()),
+            topics: vec!["*".parse().unwrap()],
+            start: Start::New,
+            sharing: Sharing::Ordered,
+        };
+        let config = Config::new("redis://127.0.0.1:1");
+        let refused = subscribe(&config, &ordered).await.err().expect("a refusal");
+        assert!(refused.to_string().contains("no ordered subscription"), "{refused}");
     }
 }

@@ -83,7 +83,7 @@ impl Bed for RedisBed {
     }
 
     fn traits(&self) -> Traits {
-        Traits::default()
+        Traits { has_lanes: false, ..Traits::default() }
     }
 
     fn faults(&self) -> Option<&dyn Faults> {

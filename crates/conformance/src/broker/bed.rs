@@ -92,6 +92,10 @@ pub struct Traits {
     /// Whether what was received and not acknowledged comes again to the next subscriber of the
     /// name.
     pub redelivers: bool,
+    /// Whether a name may be subscribed to in order
+    /// ([`Sharing::Ordered`](posthaste_core::Sharing::Ordered)); an adapter that cannot refuses, and
+    /// tests that itself.
+    pub has_lanes: bool,
     /// Whether the broker names a copy of a message, the same name when it comes again: what the id
     /// of a message that brings none is derived from.
     pub names_copies: bool,
@@ -115,6 +119,7 @@ impl Default for Traits {
             has_names: true,
             shares_names: true,
             redelivers: true,
+            has_lanes: true,
             names_copies: true,
             keeps_history: true,
             survives_kill: true,

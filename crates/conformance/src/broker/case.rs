@@ -54,6 +54,8 @@ pub enum Needs {
     NamedCopies,
     /// [`Traits::keeps_history`].
     History,
+    /// [`Traits::has_lanes`].
+    Lanes,
     /// [`Traits::survives_kill`].
     SurvivesKill,
 }
@@ -84,6 +86,7 @@ impl Needs {
             Self::Redelivery => (traits.redelivers, "nothing is delivered again (redelivers)"),
             Self::NamedCopies => (traits.names_copies, "copies have no names (names_copies)"),
             Self::History => (traits.keeps_history, "the broker keeps no history (keeps_history)"),
+            Self::Lanes => (traits.has_lanes, "nothing keeps order over a name (has_lanes)"),
             Self::SurvivesKill => {
                 (traits.survives_kill, "acknowledged is not safe from a kill (survives_kill)")
             }

@@ -9,10 +9,11 @@ use std::{
 };
 
 use posthaste_core::{
-    Broker, BrokerError, Delivery, Failure, Incoming, Message, MessageId, Outcome, Sharing, Start,
-    Subscriber, Subscription, TopicPattern,
+    Broker, BrokerError, Delivery, Failure, Floor, Incoming, Message, MessageId, Outcome, Seq,
+    Shard, Sharing, Start, Subscriber, Subscription, TopicPattern,
 };
 use posthaste_wire::Wire;
+use uuid::Uuid;
 
 use super::{Bed, Faults, inbox::Inbox};
 
@@ -102,7 +103,7 @@ impl Kit {
             enqueued_at: enqueued_at(seq),
             attempt: 1,
             redriven: 0,
-            floor: None,
+            floor: Some(Arc::new(floor(seq))),
         };
         Arc::new(delivery)
     }
@@ -122,6 +123,13 @@ impl Kit {
         publish(broker, std::slice::from_ref(&fence)).await;
         inbox.until_has("the message sent last", &[fence]).await;
     }
+}
+
+/// What a relay may say with such a message.
+fn floor(seq: Seq) -> Floor {
+    let shard = Shard { index: 1, of: 3 };
+    let missing = [seq - 9, seq - 2].into_iter().filter(|missing| *missing > 0).collect();
+    Floor { log: Uuid::from_u128(0x0190_d8a4), shard, seq: seq - 1, missing }
 }
 
 /// Some moment, to the microsecond, later for later messages.

@@ -76,6 +76,7 @@ pub(super) fn check_event(incoming: &Incoming, delivery: &Delivery, source: &str
     assert_eq!(provenance.seq, Some(delivery.seq), "seq of {}", sent.id);
     assert_eq!(provenance.enqueued_at, Some(delivery.enqueued_at), "time of {}", sent.id);
     assert_eq!(provenance.redriven, delivery.redriven, "times {} was redriven", sent.id);
+    assert_eq!(provenance.floor.as_ref(), delivery.floor.as_deref(), "floor of {}", sent.id);
 }
 
 /// Publishes them as a relay does and checks that each arrives once, by `check`.

@@ -9,11 +9,12 @@ use std::{
 use async_trait::async_trait;
 use posthaste_conformance::store::{TestBed, Writer};
 use posthaste_core::{
-    Batch, Claim, Due, Fetch, Fetched, Finding, Grant, Layout, Lease, LeaseStatus, Message,
-    MessageId, Next, Parked, ParkedFilter, ParkedView, Position, Purged, RelayBeat, RelayId,
-    Retention, RouteSpec, Seq, Settled, Settlement, Shard, Snapshot, Status, Store,
+    Batch, Claim, Due, Fetch, Fetched, Finding, Grant, Horizon, Layout, Lease, LeaseStatus,
+    Message, MessageId, Next, Parked, ParkedFilter, ParkedView, Position, Purged, RelayBeat,
+    RelayId, Retention, RouteSpec, Seq, Settled, Settlement, Shard, Snapshot, Status, Store,
     StoreCapabilities, StoreError,
 };
+use uuid::Uuid;
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,12 @@ pub(crate) enum Flaw {
     ReleaseByAnyTerm,
     /// Settles whatever the epoch.
     SettleUnfenced,
+    /// Takes every transaction for ended.
+    PastAtOnce,
+    /// Tells of what waits, not of dead letters.
+    GrantForgetsDeadLetters,
+    /// Keeps the log's name when the route gets other topics.
+    LogOutlivesTopics,
     /// Writes progress first, then the rest.
     SettleInTwoSteps,
     /// Retries what waits behind a head that is not due.
@@ -91,6 +98,8 @@ struct Memory {
     /// Which transaction each message is of, numbered by when it was first touched.
     transactions: HashMap<MessageId, usize>,
     transactions_count: usize,
+    /// The first grant's.
+    log: Option<Uuid>,
     discarded: Vec<(Seq, Message)>,
     relays: HashMap<RelayId, Vec<String>>,
 }
@@ -302,6 +311,13 @@ impl Store for Mutant {
             if self.has(Flaw::BarrierIgnored) {
                 grant.until = None;
             }
+            if self.has(Flaw::GrantForgetsDeadLetters) {
+                let dead = self.inner.dead(&ParkedFilter::default(), u32::MAX).await?;
+                grant.undelivered.retain(|seq| dead.iter().all(|view| view.seq != *seq));
+            }
+            if self.has(Flaw::LogOutlivesTopics) {
+                self.remember(|memory| grant.log = *memory.log.get_or_insert(grant.log));
+            }
         }
         Ok(grant)
     }
@@ -377,6 +393,10 @@ impl Store for Mutant {
             _ => {}
         }
         self.inner.settle(lease, &settlement).await
+    }
+
+    fn is_past(&self, horizon: &Horizon, snapshot: &Snapshot) -> bool {
+        self.has(Flaw::PastAtOnce) || self.inner.is_past(horizon, snapshot)
     }
 
     async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {

@@ -1,17 +1,23 @@
 //! A memory store, a memory broker and relays between them, under virtual time.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use posthaste_broker_memory::MemoryBroker;
 use posthaste_conformance::history::History;
 use posthaste_core::{
-    Backoff, Clock, Failure, Message, OnDead, Outcome, ParkedFilter, RetryPolicy, RouteSpec,
-    Status, Store,
+    Backoff, Clock, Failure, Message, MessageId, OnDead, Outcome, ParkedFilter, RetryPolicy,
+    RouteSpec, Status, Store,
 };
 use posthaste_relay::{Error, Handle, Relay, Route, Settings, TokioClock};
 use posthaste_store_memory::MemoryStore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::witness::{Consumer, Truth, Witness};
 
 /// Longest virtual time any test waits for anything.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -20,6 +26,21 @@ pub(crate) struct Bench {
     pub(crate) store: MemoryStore,
     pub(crate) broker: MemoryBroker,
     pub(crate) clock: Arc<TokioClock>,
+    /// What is true of each route, shared by all its relays.
+    truths: Mutex<BTreeMap<String, Arc<Mutex<Truth>>>>,
+}
+
+/// Whatever a test is about: no message said anything that was not so.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        for (route, truth) in &*self.truths.lock().expect("no look panics") {
+            let lies = &truth.lock().expect("no look panics").lies;
+            assert!(lies.is_empty(), "floors of {route}: {:#?}", &lies[..lies.len().min(5)]);
+        }
+    }
 }
 
 pub(crate) struct Running {
@@ -44,7 +65,8 @@ impl Running {
 impl Bench {
     pub(crate) fn new(broker: MemoryBroker) -> Self {
         let clock = Arc::new(TokioClock::new());
-        Self { store: MemoryStore::new(clock.clone()), broker, clock }
+        let store = MemoryStore::new(clock.clone());
+        Self { store, broker, clock, truths: Mutex::default() }
     }
 
     pub(crate) fn ports(&self) -> Arc<dyn Store> {
@@ -73,9 +95,39 @@ impl Bench {
             topics: vec!["*".parse().expect("a pattern")],
             shards,
         };
-        let mut route = Route::new(spec, Arc::new(self.broker.clone()));
+        self.route_of(spec)
+    }
+
+    /// A route to the broker, every message looked at.
+    pub(crate) fn route_of(&self, spec: RouteSpec) -> Route {
+        let mut truths = self.truths.lock().expect("no look panics");
+        let witness = Witness {
+            inner: Arc::new(self.broker.clone()),
+            store: self.store.clone(),
+            topics: spec.topics.clone(),
+            truth: truths.entry(spec.name.clone()).or_default().clone(),
+        };
+        let mut route = Route::new(spec, Arc::new(witness));
         route.retry = policy(3);
         route
+    }
+
+    /// A consumer that took everything the broker did, in order.
+    pub(crate) fn consumer(&self) -> Consumer {
+        let mut consumer = Consumer::default();
+        self.broker.taken().iter().for_each(|taken| consumer.take(taken));
+        consumer
+    }
+
+    /// What that consumer handled: everything, nothing twice.
+    pub(crate) fn consumed(&self) -> Vec<MessageId> {
+        let handled = self.consumer().handled;
+        let distinct: HashSet<MessageId> = handled.iter().copied().collect();
+        assert_eq!(handled.len(), distinct.len(), "handled twice");
+        let received: HashSet<MessageId> =
+            self.broker.received().iter().map(|message| message.id).collect();
+        assert_eq!(distinct, received, "taken for a copy");
+        handled
     }
 
     pub(crate) fn relay(&self, routes: Vec<Route>, settings: Settings) -> Relay {
@@ -125,6 +177,9 @@ impl Bench {
 
     /// What happened, judged by the shared checker.
     pub(crate) fn history(&self, committed: &[Message]) -> posthaste_conformance::history::Report {
+        if self.truths.lock().expect("no look panics").len() == 1 {
+            self.consumed();
+        }
         let mut history = History::default();
         history.committed(committed);
         for message in self.broker.received() {

@@ -89,6 +89,8 @@ impl Route {
     pub(crate) fn acquire(&mut self, claim: &Claim, now: Duration) -> Option<Grant> {
         let until = self.resize.as_ref().map(|resize| resize.barrier.clone());
         let blocked = self.parked.blocked(claim.shard);
+        let undelivered = self.parked.undelivered(claim.shard);
+        let log = self.log;
         let shard = self.shard(claim.shard)?;
         if shard.holder.is_some_and(|holder| holder.expires_at > now) {
             return None;
@@ -105,6 +107,8 @@ impl Route {
             position: shard.position(),
             until,
             blocked,
+            log,
+            undelivered,
         })
     }
 

@@ -37,9 +37,9 @@ use std::{
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Batch, Claim, Clock, Due, Fetch, Finding, Grant, Layout, Lease, Message, ParkedFilter,
-    ParkedView, Purged, RelayBeat, Retention, RouteSpec, Settled, Settlement, Status, Store,
-    StoreCapabilities, StoreError, StoreErrorKind,
+    Batch, Claim, Clock, Due, Fetch, Finding, Grant, Horizon, Layout, Lease, Message, ParkedFilter,
+    ParkedView, Purged, RelayBeat, Retention, RouteSpec, Seq, Settled, Settlement, Snapshot,
+    Status, Store, StoreCapabilities, StoreError, StoreErrorKind,
 };
 
 pub use clock::ManualClock;
@@ -53,6 +53,17 @@ pub struct MemoryStore {
     /// Held for the length of one call, never across an await.
     state: Arc<Mutex<State>>,
     clock: Arc<dyn Clock>,
+}
+
+/// One row of the log, as no relay sees it: for checkers.
+#[derive(Clone, Debug)]
+pub struct LogRow {
+    /// Its place.
+    pub seq: Seq,
+    /// The message.
+    pub message: Message,
+    /// Whether its transaction has committed; it is open otherwise.
+    pub is_committed: bool,
 }
 
 /// Everything there is.
@@ -81,6 +92,13 @@ impl MemoryStore {
     #[must_use]
     pub fn committed(&self) -> Vec<Message> {
         self.with(|state, _| state.log.committed().cloned().collect())
+    }
+
+    /// Every row that has not been removed, in seq order, those of open transactions too: for checkers
+    /// that must know what may still appear.
+    #[must_use]
+    pub fn rows(&self) -> Vec<LogRow> {
+        self.with(|state, _| state.log.rows().collect())
     }
 
     /// Runs one call: alone, at one instant.
@@ -163,6 +181,10 @@ impl Store for MemoryStore {
 
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError> {
         self.with(|state, now| state.settle(lease, settlement, now))
+    }
+
+    fn is_past(&self, horizon: &Horizon, snapshot: &Snapshot) -> bool {
+        snapshot::is_past(horizon, snapshot)
     }
 
     async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {

@@ -7,7 +7,10 @@ use std::{
 
 use posthaste_core::{Message, Seq};
 
-use crate::snapshot::{Coverage, View};
+use crate::{
+    LogRow,
+    snapshot::{Coverage, View},
+};
 
 /// A transaction's id.
 pub(crate) type Xid = u64;
@@ -72,6 +75,15 @@ impl Log {
     /// The highest seq that is in the log.
     pub(crate) fn seq_last(&self) -> Seq {
         self.rows.last_key_value().map_or(0, |(seq, _)| *seq)
+    }
+
+    /// Every row, in seq order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = LogRow> {
+        self.rows.iter().map(|(seq, row)| LogRow {
+            seq: *seq,
+            message: row.message.clone(),
+            is_committed: !self.open.contains(&row.xid),
+        })
     }
 
     /// Every committed message, in seq order.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use posthaste_core::{
-    Due, Failure, Message, Next, Park, ParkState, Parked, ParkedFilter, ParkedView, Repark, Seq,
-    Settlement, Shard, bucket,
+    Due, FLOOR_MISSING_MAX, Failure, Message, Next, Park, ParkState, Parked, ParkedFilter,
+    ParkedView, Repark, Seq, Settlement, Shard, bucket,
 };
 
 use crate::State;
@@ -207,7 +207,20 @@ impl Parking {
             *index == 0 || bytes <= bytes_max
         };
         let due = due.take(limit).enumerate().take_while(fits);
-        Due { messages: due.map(|(_, (seq, row))| parked(seq, row, now)).collect(), next_in: next }
+        Due {
+            messages: due.map(|(_, (seq, row))| parked(seq, row, now)).collect(),
+            next_in: next,
+            undelivered: self.undelivered(shard),
+        }
+    }
+
+    /// Seqs of the shard that may still come, as many as a grant tells.
+    pub(crate) fn undelivered(&self, shard: Shard) -> Vec<Seq> {
+        let rows = self.rows.iter().filter(|(seq, row)| {
+            row.state != ParkState::Discarded
+                && shard.serves(bucket(row.message.key.as_deref(), **seq))
+        });
+        rows.map(|(seq, _)| *seq).take(FLOOR_MISSING_MAX + 1).collect()
     }
 
     /// How many are in a state.

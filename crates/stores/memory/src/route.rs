@@ -5,6 +5,7 @@ use std::time::Duration;
 use posthaste_core::{
     Layout, Next, Park, Position, Repark, RouteSpec, Seq, Settlement, TopicPattern, bucket,
 };
+use uuid::Uuid;
 
 use crate::{
     State,
@@ -23,6 +24,8 @@ pub(crate) struct Route {
     /// Where the layout is about to change.
     pub(crate) resize: Option<Resize>,
     pub(crate) parked: Parking,
+    /// Names what the route reads; another with other topics.
+    pub(crate) log: Uuid,
 }
 
 /// A change of the layout under way.
@@ -88,6 +91,7 @@ impl State {
         };
         if let Some(route) = self.routes.get_mut(&spec.name) {
             route.shards.iter_mut().for_each(ShardState::fence);
+            route.log = Uuid::new_v4();
             let settlement = Settlement { park: waiting, ..Settlement::default() };
             route.parked.settle(&settlement, now);
         }
@@ -128,6 +132,7 @@ impl State {
             shards: vec![ShardState::default(); usize::from(spec.shards.max(1))],
             resize: None,
             parked: Parking::default(),
+            log: Uuid::new_v4(),
         });
         route.topics.clone_from(&spec.topics);
         let present = route.shards.len();

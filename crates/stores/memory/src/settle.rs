@@ -7,7 +7,7 @@ use posthaste_core::{Lease, Settled, Settlement, StoreError, StoreErrorKind};
 use crate::{
     State,
     lease::{Progress, fenced},
-    snapshot::Coverage,
+    snapshot::{self, Coverage},
 };
 
 impl State {
@@ -40,6 +40,6 @@ impl State {
             route.keep_barrier_ahead(is_within, coverage.seq(), &view);
         }
         let unblocked = route.parked.settle(settlement, now);
-        Ok(Settled { unblocked })
+        Ok(Settled { unblocked, horizon: snapshot::horizon(&view) })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use posthaste_core::{Position, Seq, Snapshot, StoreError, StoreErrorKind};
+use posthaste_core::{Horizon, Position, Seq, Snapshot, StoreError, StoreErrorKind};
 
 use crate::log::Xid;
 
@@ -16,6 +16,11 @@ pub(crate) struct View {
 impl View {
     pub(crate) fn sees(&self, xid: Xid) -> bool {
         xid < self.end && !self.open.contains(&xid)
+    }
+
+    /// Every transaction below this one had ended.
+    fn ended(&self) -> Xid {
+        self.open.first().copied().unwrap_or(self.end)
     }
 
     /// Whether everything the other sees is seen here too.
@@ -81,6 +86,19 @@ impl Coverage {
     }
 }
 
+/// The first transaction that has not begun yet: those that may have drawn a seq are below it.
+pub(crate) fn horizon(view: &View) -> Horizon {
+    view.end.to_string().into()
+}
+
+/// Whether every transaction below the horizon had ended.
+pub(crate) fn is_past(horizon: &Horizon, snapshot: &Snapshot) -> bool {
+    match (horizon.parse::<Xid>(), snapshot.parse::<View>()) {
+        (Ok(horizon), Ok(view)) => view.ended() >= horizon,
+        _ => false,
+    }
+}
+
 /// The snapshot as positions carry it.
 pub(crate) fn name(view: &View) -> Snapshot {
     view.to_string().into()
@@ -108,6 +126,18 @@ mod tests {
         assert!(view("9:8").includes(&view("7:3")));
         assert!(!view("7:3").includes(&view("7:")));
         assert!(!view("7:").includes(&view("9:3")));
+    }
+
+    #[test]
+    fn a_horizon_is_past_once_everything_below_it_has_ended() {
+        let is_past = |horizon: &str, view: &str| is_past(&horizon.into(), &view.into());
+        assert!(is_past("7", "7:"));
+        assert!(is_past("7", "9:8"));
+        assert!(is_past("7", "9:7"));
+        assert!(!is_past("7", "9:6"));
+        assert!(!is_past("7", "6:"));
+        assert!(!is_past("", "9:"), "nothing is known");
+        assert!(!is_past("7", ""), "nothing is known");
     }
 
     #[test]

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use posthaste_core::{Claim, Grant, Lease, Position};
 use sqlx::{MySqlConnection, Row};
+use uuid::Uuid;
 
 use crate::{
     error::Fault,
-    route,
+    parked, route,
     row::{self, micros},
 };
 
@@ -55,8 +56,26 @@ pub(crate) async fn acquire(
         barrier => barrier.as_deref().map(row::position).transpose()?,
     };
     let blocked = blocked(connection, claim).await?;
+    let undelivered = parked::undelivered(connection, &claim.route, claim.shard).await?;
+    let log = log(connection, &claim.route).await?;
     let Claim { route, shard, relay, .. } = claim.clone();
-    Ok(Some(Grant { lease: Lease { route, shard, relay, epoch }, position, until, blocked }))
+    let lease = Lease { route, shard, relay, epoch };
+    Ok(Some(Grant { lease, position, until, blocked, log, undelivered }))
+}
+
+/// Which log the route reads. With the lease taken, so that it goes with the topics.
+async fn log(connection: &mut MySqlConnection, route: &str) -> Result<Uuid, Fault> {
+    sqlx::query(include_str!("../sql/draw_log.sql"))
+        .bind(route.as_bytes())
+        .bind(Uuid::new_v4().to_string())
+        .execute(&mut *connection)
+        .await?;
+    let row = sqlx::query(include_str!("../sql/read_log.sql"))
+        .bind(route.as_bytes())
+        .fetch_one(connection)
+        .await?;
+    let text = row::text(&row, 0)?.unwrap_or_default();
+    text.parse().map_err(|_| Fault::internal("a log's identity cannot be read"))
 }
 
 async fn take(connection: &mut MySqlConnection, claim: &Claim) -> Result<Option<i64>, Fault> {

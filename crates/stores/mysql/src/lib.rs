@@ -46,9 +46,9 @@ use std::{
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Batch, Claim, Due, Fetch, Finding, Grant, Layout, Lease, Message, ParkedFilter, ParkedView,
-    Purged, RelayBeat, Retention, RouteSpec, Seq, Settled, Settlement, Status, Store,
-    StoreCapabilities, StoreError,
+    Batch, Claim, Due, Fetch, Finding, Grant, Horizon, Layout, Lease, Message, ParkedFilter,
+    ParkedView, Purged, RelayBeat, Retention, RouteSpec, Seq, Settled, Settlement, Snapshot,
+    Status, Store, StoreCapabilities, StoreError,
 };
 use sqlx::MySqlPool;
 use transaction::{Call, Scope};
@@ -56,7 +56,7 @@ use transaction::{Call, Scope};
 pub use crate::{
     enqueue::enqueue,
     inbox::{Inbox, begin, commit, handler_error},
-    migrate::{MIGRATIONS, Migration, migrate, print_migrations},
+    migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations},
 };
 
 /// Time a call may take, unless set otherwise: well below any sensible lease.
@@ -280,6 +280,12 @@ impl Store for MySqlStore {
             Box::pin(async move { settle::settle(connection, &argument.0, &argument.1).await })
         })
         .await
+    }
+
+    /// The log is written in the order of its seqs (one sequencer at a time, ADR 6): whoever has read one has read every lower
+    /// one that will ever be there.
+    fn is_past(&self, _: &Horizon, _: &Snapshot) -> bool {
+        true
     }
 
     async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {

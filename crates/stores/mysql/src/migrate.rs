@@ -14,6 +14,8 @@ use crate::{
     connect,
     error::Fault,
     examine::{Server, too_new},
+    route,
+    transaction::{self, Scope},
 };
 
 /// Migrations wait for each other, and changing a big table takes its time.
@@ -44,6 +46,12 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "0001_outbox",
         up: include_str!("../migrations/0001_outbox.up.sql"),
         down: include_str!("../migrations/0001_outbox.down.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "0002_log_identity",
+        up: include_str!("../migrations/0002_log_identity.up.sql"),
+        down: include_str!("../migrations/0002_log_identity.down.sql"),
     },
     Migration {
         number: 3,
@@ -108,6 +116,27 @@ async fn locked(
     }
     holding.rollback().await?;
     Ok(ran)
+}
+
+/// Goes on with data that was restored from a backup. Positions mean what they meant, but seqs are
+/// handed out a second time: every route's log gets another identity, so that no consumer takes new
+/// messages for copies of old ones, and all leases end.
+///
+/// # Errors
+/// As for any call; then nothing was changed.
+pub async fn adopt(pool: &MySqlPool) -> Result<(), StoreError> {
+    transaction::run(pool, "adopt", DEADLINE, Scope::Transaction, (), |connection, _| {
+        Box::pin(async move {
+            route::lock_leases(connection, None).await?;
+            for sql in
+                [include_str!("../sql/adopt_leases.sql"), include_str!("../sql/adopt_logs.sql")]
+            {
+                sqlx::query(sql).execute(&mut *connection).await?;
+            }
+            Ok(())
+        })
+    })
+    .await
 }
 
 /// Every migration as one script for the command line client, for those who run such things by hand:

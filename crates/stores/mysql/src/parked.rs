@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use posthaste_core::{Due, Lease, ParkState, Parked, ParkedFilter, ParkedView, Seq};
+use posthaste_core::{
+    Due, FLOOR_MISSING_MAX, Lease, ParkState, Parked, ParkedFilter, ParkedView, Seq, Shard,
+};
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
@@ -71,7 +73,23 @@ pub(crate) async fn due(
     Ok(Due {
         messages: load(connection, &lease.route, &seqs).await?,
         next_in: next_in.map(row::duration),
+        undelivered: undelivered(connection, &lease.route, lease.shard).await?,
     })
+}
+
+/// Seqs of the shard that may still come, as many as a grant tells.
+pub(crate) async fn undelivered(
+    connection: &mut MySqlConnection,
+    route: &str,
+    shard: Shard,
+) -> Result<Vec<Seq>, Fault> {
+    Ok(sqlx::query_scalar(include_str!("../sql/undelivered.sql"))
+        .bind(route.as_bytes())
+        .bind(shard.of)
+        .bind(shard.index)
+        .bind(i64::try_from(FLOOR_MISSING_MAX + 1).unwrap_or(i64::MAX))
+        .fetch_all(connection)
+        .await?)
 }
 
 /// The heads and those queued behind them, key by key. Every head has its place before followers

@@ -130,6 +130,7 @@ async fn change_topics(connection: &mut MySqlConnection, spec: &RouteSpec) -> Re
     let passed: Vec<Seq> =
         read_shards(connection, &spec.name).await?.into_iter().map(|(_, seq)| seq).collect();
     execute(connection, include_str!("../sql/fence_leases.sql"), &spec.name).await?;
+    execute(connection, include_str!("../sql/forget_log.sql"), &spec.name).await?;
     let topics =
         waiting_topics(connection, spec, passed.iter().copied().max().unwrap_or(0)).await?;
     if topics.is_empty() {

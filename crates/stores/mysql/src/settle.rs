@@ -68,7 +68,8 @@ pub(crate) async fn settle(
         .await?;
     let unblocked: Result<Vec<Option<String>>, Fault> =
         rows.iter().map(|row| row::text(row, 0)).collect();
-    Ok(Settled { unblocked: unblocked?.into_iter().flatten().collect() })
+    let unblocked = unblocked?.into_iter().flatten().collect();
+    Ok(Settled { unblocked, ..Settled::default() })
 }
 
 async fn fence(connection: &mut MySqlConnection, lease: &Lease) -> Result<(), Fault> {

@@ -6,7 +6,7 @@ use bed::{Bed, fetch_after, message, payloads, serve};
 use posthaste_conformance::store::TestBed;
 use posthaste_core::{Message, Position, Store, StoreErrorKind as Kind};
 use posthaste_fixtures::{Kind as Servers, Options, Server};
-use posthaste_store_mysql::{MIGRATIONS, MySqlStore, enqueue, migrate, print_migrations};
+use posthaste_store_mysql::{MIGRATIONS, MySqlStore, adopt, enqueue, migrate, print_migrations};
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 #[tokio::test]
@@ -75,6 +75,18 @@ async fn printed_script_migrates_and_down_undoes_it() {
         }
         assert_eq!(bed.store.check().await.unwrap_err().kind, Kind::SchemaMissing);
     }
+    bed.remove().await;
+}
+
+#[tokio::test]
+async fn adopted_data_is_another_log() {
+    let bed = Bed::fresh().await;
+    let before = serve(&bed).await;
+    adopt(&bed.pool).await.unwrap();
+    let fenced = bed.store.settle(&before.lease, &bed::settlement(Position::at(1, ""))).await;
+    assert_eq!(fenced.unwrap_err().kind, Kind::Fenced);
+    let after = serve(&bed).await;
+    assert_ne!(after.log, before.log, "seqs are handed out a second time");
     bed.remove().await;
 }
 

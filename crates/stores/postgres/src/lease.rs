@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use posthaste_core::{Claim, Grant, Lease, Position};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, Row};
+use uuid::Uuid;
 
 use crate::{
     error::Fault,
+    parked,
     route::{self, Split},
     row::{position, seconds},
     snapshot,
@@ -35,14 +37,26 @@ pub(crate) async fn acquire(
         .bind(&claim.route)
         .bind(i32::from(claim.shard.of))
         .bind(i32::from(claim.shard.index))
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?;
+    let undelivered = parked::undelivered(connection, &claim.route, claim.shard).await?;
+    let log = log(connection, &claim.route).await?;
     Ok(Some(Grant {
         lease: Lease { route: claim.route, shard: claim.shard, relay: claim.relay, epoch },
         position,
         until,
         blocked,
+        log,
+        undelivered,
     }))
+}
+
+/// Which log the route reads. With the lease taken, so that it goes with the topics.
+async fn log(connection: &mut PgConnection, route: &str) -> Result<Uuid, Fault> {
+    query(include_str!("../sql/draw_log.sql")).bind(route).execute(&mut *connection).await?;
+    let row = query(include_str!("../sql/read_log.sql")).bind(route).fetch_one(connection).await?;
+    let (drawn, timeline): (Uuid, &str) = (row.try_get(0)?, row.try_get(1)?);
+    Ok(Uuid::new_v5(&drawn, timeline.as_bytes()))
 }
 
 async fn take(connection: &mut PgConnection, claim: &Claim) -> Result<Option<i64>, Fault> {

@@ -40,9 +40,9 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Batch, Claim, Due, Fetch, Finding, Grant, Layout, Lease, Message, ParkedFilter, ParkedView,
-    Purged, RelayBeat, Retention, RouteSpec, Settled, Settlement, Status, Store, StoreCapabilities,
-    StoreError,
+    Batch, Claim, Due, Fetch, Finding, Grant, Horizon, Layout, Lease, Message, ParkedFilter,
+    ParkedView, Purged, RelayBeat, Retention, RouteSpec, Settled, Settlement, Snapshot, Status,
+    Store, StoreCapabilities, StoreError,
 };
 use sqlx::{
     Connection, PgConnection, PgPool,
@@ -221,6 +221,10 @@ impl Store for PostgresStore {
             Box::pin(settle::settle(connection, lease, settlement))
         })
         .await
+    }
+
+    fn is_past(&self, horizon: &Horizon, snapshot: &Snapshot) -> bool {
+        snapshot::is_past(horizon, snapshot)
     }
 
     async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {

@@ -38,6 +38,12 @@ pub const MIGRATIONS: &[Migration] = &[
         down: include_str!("../migrations/0001_outbox.down.sql"),
     },
     Migration {
+        number: 2,
+        name: "0002_log_identity",
+        up: include_str!("../migrations/0002_log_identity.up.sql"),
+        down: include_str!("../migrations/0002_log_identity.down.sql"),
+    },
+    Migration {
         number: 3,
         name: "0003_inbox",
         up: include_str!("../migrations/0003_inbox.up.sql"),
@@ -135,7 +141,8 @@ async fn take_over(connection: &mut PgConnection) -> Result<(), Fault> {
         .bind(head.to_string())
         .execute(&mut *connection)
         .await?;
-    query(include_str!("../sql/adopt_identity.sql")).execute(connection).await?;
+    query(include_str!("../sql/adopt_identity.sql")).execute(&mut *connection).await?;
+    query(include_str!("../sql/forget_log.sql")).bind(None::<&str>).execute(connection).await?;
     Ok(())
 }
 

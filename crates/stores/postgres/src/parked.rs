@@ -1,6 +1,8 @@
 //! Parked messages: what is due for the relay, and dead letters for people.
 
-use posthaste_core::{Due, Lease, ParkState, Parked, ParkedFilter, ParkedView};
+use posthaste_core::{
+    Due, FLOOR_MISSING_MAX, Lease, ParkState, Parked, ParkedFilter, ParkedView, Seq, Shard,
+};
 use sqlx::{
     PgConnection, Postgres, Row,
     postgres::{PgArguments, PgRow},
@@ -36,9 +38,25 @@ pub(crate) async fn due(
         .bind(&lease.route)
         .bind(i32::from(lease.shard.of))
         .bind(i32::from(lease.shard.index))
-        .fetch_optional(connection)
+        .fetch_optional(&mut *connection)
         .await?;
-    Ok(Due { messages, next_in: next.map(row::duration) })
+    let undelivered = undelivered(connection, &lease.route, lease.shard).await?;
+    Ok(Due { messages, next_in: next.map(row::duration), undelivered })
+}
+
+/// Seqs of the shard that may still come, as many as a grant tells.
+pub(crate) async fn undelivered(
+    connection: &mut PgConnection,
+    route: &str,
+    shard: Shard,
+) -> Result<Vec<Seq>, Fault> {
+    Ok(scalar(include_str!("../sql/undelivered.sql"))
+        .bind(route)
+        .bind(i32::from(shard.of))
+        .bind(i32::from(shard.index))
+        .bind(i64::try_from(FLOOR_MISSING_MAX + 1).unwrap_or(i64::MAX))
+        .fetch_all(connection)
+        .await?)
 }
 
 fn parked(row: &PgRow) -> Result<Parked, Fault> {

@@ -125,6 +125,7 @@ async fn change_topics(
 ) -> Result<(), Fault> {
     let present = positions(connection, Some(name)).await?;
     query(include_str!("../sql/fence_leases.sql")).bind(name).execute(&mut *connection).await?;
+    query(include_str!("../sql/forget_log.sql")).bind(name).execute(&mut *connection).await?;
     let steps = present.iter().flat_map(|shard| {
         let steps = shard.position.steps().iter();
         steps.map(|step| (shard.shard, (step.seq, &*step.snapshot)))

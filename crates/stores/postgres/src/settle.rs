@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use posthaste_core::{
-    Failure, Lease, Message, Next, Park, ParkState, Position, Repark, Seq, Settled, Settlement,
-    bucket,
+    Failure, Horizon, Lease, Message, Next, Park, ParkState, Position, Repark, Seq, Settled,
+    Settlement, bucket,
 };
 use sqlx::PgConnection;
 
@@ -21,10 +21,10 @@ pub(crate) async fn settle(
     lease: Lease,
     settlement: Settlement,
 ) -> Result<Settled, Fault> {
-    match &settlement.position {
+    let horizon = match &settlement.position {
         Some(position) => advance(connection, &lease, position).await?,
         None => fence(connection, &lease).await?,
-    }
+    };
     let route = &lease.route;
     let mut keys = BTreeSet::new();
     if !settlement.delivered.is_empty() {
@@ -39,7 +39,7 @@ pub(crate) async fn settle(
     }
     let keys: Vec<String> = keys.into_iter().collect();
     if keys.is_empty() {
-        return Ok(Settled::default());
+        return Ok(Settled { unblocked: Vec::new(), horizon });
     }
     let parked = settlement.park.iter().map(|park| park.report.seq);
     let reparked = settlement.repark.iter().map(|report| report.seq);
@@ -51,30 +51,30 @@ pub(crate) async fn settle(
             .bind(&keys)
             .fetch_all(connection)
             .await?,
+        horizon,
     })
 }
 
+/// The id of this transaction: whoever drew a seq before the settlement began has a lower one.
 async fn advance(
     connection: &mut PgConnection,
     lease: &Lease,
     position: &Position,
-) -> Result<(), Fault> {
-    let done = query(include_str!("../sql/settle_position.sql"))
+) -> Result<Horizon, Fault> {
+    let horizon: Option<String> = scalar(include_str!("../sql/settle_position.sql"))
         .bind(&lease.route)
         .bind(i32::from(lease.shard.index))
         .bind(lease.relay.0)
         .bind(lease.epoch)
         .bind(position.to_string())
         .bind(position.seq())
-        .execute(connection)
+        .fetch_optional(connection)
         .await?;
-    if done.rows_affected() == 0 {
-        return Err(Fault::fenced());
-    }
-    Ok(())
+    horizon.map(Into::into).ok_or_else(Fault::fenced)
 }
 
-async fn fence(connection: &mut PgConnection, lease: &Lease) -> Result<(), Fault> {
+/// No horizon: nothing that was read is written down.
+async fn fence(connection: &mut PgConnection, lease: &Lease) -> Result<Horizon, Fault> {
     let row = query(include_str!("../sql/settle_fence.sql"))
         .bind(&lease.route)
         .bind(i32::from(lease.shard.index))
@@ -82,7 +82,7 @@ async fn fence(connection: &mut PgConnection, lease: &Lease) -> Result<(), Fault
         .bind(lease.epoch)
         .fetch_optional(connection)
         .await?;
-    row.map(drop).ok_or_else(Fault::fenced)
+    row.map(|_| Horizon::default()).ok_or_else(Fault::fenced)
 }
 
 async fn forget(

@@ -1,6 +1,6 @@
 //! Comparing positions by what they cover, from the text of `pg_snapshot`: `xmin:xmax:xip,xip`.
 
-use posthaste_core::Position;
+use posthaste_core::{Horizon, Position};
 
 /// Which transactions had ended.
 struct Snapshot {
@@ -41,9 +41,36 @@ pub(crate) fn is_within(position: &Position, limit: &Position) -> bool {
         })
 }
 
+/// Whether every transaction below the horizon, the id of a settlement's, had ended.
+///
+/// A transaction has its id before it draws a seq (ADR 1), so all that drew one before the
+/// settlement began have lower ids than it. Another snapshot's `xmax` would not do in its place: that
+/// is one past the highest id that had *ended*, and open transactions may lie above it.
+pub(crate) fn is_past(horizon: &Horizon, snapshot: &str) -> bool {
+    let xmin = snapshot.split(':').next().and_then(|xmin| xmin.parse::<u64>().ok());
+    match (horizon.parse::<u64>(), xmin) {
+        (Ok(horizon), Some(xmin)) => xmin >= horizon,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_horizon_is_past_once_everything_below_it_has_ended() {
+        for (horizon, snapshot, expected) in [
+            ("20", "20:20:", true),
+            ("20", "21:25:21", true),
+            ("20", "19:25:19", false),
+            ("20", "19:19:", false),
+            ("", "20:20:", false),
+            ("20", "", false),
+        ] {
+            assert_eq!(is_past(&horizon.into(), snapshot), expected, "{horizon} {snapshot}");
+        }
+    }
 
     #[test]
     fn a_position_is_within_what_sees_no_less() {

@@ -27,6 +27,39 @@ async fn until_blocked(connection: &mut PgConnection) {
     waited.expect("a session of the store waits for a lock");
 }
 
+/// The open writer has the highest id there is, so the snapshot that sees the other one's row ends
+/// below it: only the settlement's own id tells that it must be waited for.
+#[tokio::test]
+async fn open_writer_below_is_waited_for_before_anything_is_past() {
+    let bed = Bed::fresh().await;
+    let grant = serve(&bed).await;
+    let mut early = bed.begin().await;
+    early.touch().await;
+    let mut late = bed.begin().await;
+    late.enqueue(&[message("1")]).await.unwrap();
+    early.enqueue(&[message("2")]).await.unwrap();
+    early.commit().await;
+    let first = bed.store.fetch(&fetch_after(Position::default())).await.unwrap();
+    let position = Position::at(first.end, first.snapshot.clone());
+    let settled = bed.store.settle(&grant.lease, &settlement(position.clone())).await.unwrap();
+    assert!(!bed.store.is_past(&settled.horizon, &first.snapshot));
+    let second = bed.store.fetch(&fetch_after(position.clone())).await.unwrap();
+    assert!(!bed.store.is_past(&settled.horizon, &second.snapshot), "{}", second.snapshot);
+    late.commit().await;
+    let is_past = async {
+        loop {
+            let batch = bed.store.fetch(&fetch_after(position.clone())).await.unwrap();
+            if bed.store.is_past(&settled.horizon, &batch.snapshot) {
+                return batch;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let batch = tokio::time::timeout(Duration::from_secs(60), is_past).await;
+    assert_eq!(payloads(&batch.expect("every writer has ended")), [b"1"], "and it has been read");
+    bed.remove().await;
+}
+
 /// A writer with an early transaction id that inserts late, and the other way round: neither is
 /// skipped, and the order is that of seq.
 #[tokio::test]

@@ -178,7 +178,9 @@ async fn adopted_database_skips_nothing() {
     bed.store.check().await.unwrap();
     let fenced = bed.store.renew(&grant.lease, TTL).await.unwrap_err();
     assert_eq!(fenced.kind, Kind::Fenced);
+    let before = grant.log;
     let grant = bed.store.acquire(&claim()).await.unwrap().expect("leases have ended");
+    assert_ne!(grant.log, before, "seqs are handed out a second time");
     assert_eq!(grant.position.seq(), 1);
     let batch = bed.store.fetch(&fetch_after(grant.position.clone())).await.unwrap();
     assert_eq!(payloads(&batch), [b"2", b"3", b"4"]);

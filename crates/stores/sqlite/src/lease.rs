@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use posthaste_core::{Claim, Grant, Lease, Position, RelayBeat};
 use sqlx::SqliteConnection;
+use uuid::Uuid;
 
-use crate::{error::Fault, fetch::unknown_route, route, row, settle::fenced};
+use crate::{error::Fault, fetch::unknown_route, parked, route, row, settle::fenced};
 
 /// What a claim finds: the number of shards, where the route is to stop, whether the lease is free.
 type Look = (u16, Option<String>, bool);
@@ -49,14 +50,30 @@ pub(crate) async fn acquire(
         .bind(&claim.route)
         .bind(claim.shard.index)
         .bind(claim.shard.of)
-        .fetch_all(conn)
+        .fetch_all(&mut *conn)
         .await?;
+    let undelivered = parked::undelivered(conn, &claim.route, claim.shard).await?;
+    let log = log(conn, &claim.route).await?;
     Ok(Some(Grant {
         lease: Lease { route: claim.route.clone(), shard: claim.shard, relay: claim.relay, epoch },
         position,
         until,
         blocked,
+        log,
+        undelivered,
     }))
+}
+
+/// Which log the route reads.
+async fn log(conn: &mut SqliteConnection, route: &str) -> Result<Uuid, Fault> {
+    sqlx::query(include_str!("../sql/draw_log.sql"))
+        .bind(route)
+        .bind(Uuid::new_v4().to_string())
+        .execute(&mut *conn)
+        .await?;
+    let text: String =
+        sqlx::query_scalar(include_str!("../sql/read_log.sql")).bind(route).fetch_one(conn).await?;
+    text.parse().map_err(|error: uuid::Error| Fault::unreadable("log", error.to_string()))
 }
 
 /// A position as it is stored.

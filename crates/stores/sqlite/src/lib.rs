@@ -34,9 +34,9 @@ use std::{
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Batch, Claim, Due, Fetch, Finding, Grant, Layout, Lease, Message, ParkedFilter, ParkedView,
-    Purged, RelayBeat, Retention, RouteSpec, Settled, Settlement, Status, Store, StoreCapabilities,
-    StoreError,
+    Batch, Claim, Due, Fetch, Finding, Grant, Horizon, Layout, Lease, Message, ParkedFilter,
+    ParkedView, Purged, RelayBeat, Retention, RouteSpec, Settled, Settlement, Snapshot, Status,
+    Store, StoreCapabilities, StoreError,
 };
 use sqlx::SqlitePool;
 use task::Tasks;
@@ -44,7 +44,7 @@ use task::Tasks;
 pub use connect::connect_options;
 pub use enqueue::enqueue;
 pub use inbox::{Inbox, begin, commit, handler_error};
-pub use migrate::{MIGRATIONS, Migration, migrate, print_migrations};
+pub use migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations};
 
 /// An outbox in an SQLite file.
 #[derive(Debug)]
@@ -204,6 +204,12 @@ impl Store for SqliteStore {
                 Box::pin(async move { settle::settle(conn, &lease, &settlement).await })
             })
             .await
+    }
+
+    /// The log is written in the order of its seqs (one writer at a time): whoever has read one has read every lower
+    /// one that will ever be there.
+    fn is_past(&self, _: &Horizon, _: &Snapshot) -> bool {
+        true
     }
 
     async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError> {

@@ -3,7 +3,10 @@
 use posthaste_core::{StoreError, StoreErrorKind};
 use sqlx::{SqliteConnection, SqlitePool};
 
-use crate::{error::Fault, task::Tasks};
+use crate::{
+    error::Fault,
+    task::{Tasks, Work},
+};
 
 const CREATE: &str = include_str!("../sql/create_migration.sql");
 
@@ -29,6 +32,12 @@ pub const MIGRATIONS: &[Migration] = &[
         down: include_str!("../migrations/0001_outbox.down.sql"),
     },
     Migration {
+        version: 2,
+        name: "0002_log_identity",
+        up: include_str!("../migrations/0002_log_identity.up.sql"),
+        down: include_str!("../migrations/0002_log_identity.down.sql"),
+    },
+    Migration {
         version: 3,
         name: "0003_inbox",
         up: include_str!("../migrations/0003_inbox.up.sql"),
@@ -50,6 +59,24 @@ pub async fn migrate(pool: &SqlitePool) -> Result<Vec<&'static str>, StoreError>
         return Ok(Vec::new());
     }
     tasks.write("migrate", |conn| Box::pin(apply(conn))).await
+}
+
+/// Goes on with a file that was restored from a backup. Positions mean what they meant, but seqs are
+/// handed out a second time: every route's log gets another identity, so that no consumer takes new
+/// messages for copies of old ones, and all leases end.
+///
+/// # Errors
+/// As for any call; then nothing was changed.
+pub async fn adopt(pool: &SqlitePool) -> Result<(), StoreError> {
+    fn work(conn: &mut SqliteConnection) -> Work<'_, ()> {
+        Box::pin(async move {
+            check(conn).await?;
+            sqlx::query(include_str!("../sql/adopt_leases.sql")).execute(&mut *conn).await?;
+            sqlx::query(include_str!("../sql/adopt_logs.sql")).execute(conn).await?;
+            Ok(())
+        })
+    }
+    Tasks::new(pool.clone()).write("adopt", work).await
 }
 
 /// All of it as one script, for those who let nobody else change their tables.

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use posthaste_core::{Due, Lease, ParkState, Parked, ParkedFilter, ParkedView, Seq};
+use posthaste_core::{
+    Due, FLOOR_MISSING_MAX, Lease, ParkState, Parked, ParkedFilter, ParkedView, Seq, Shard,
+};
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{error::Fault, row};
@@ -53,7 +55,26 @@ pub(crate) async fn due(
         .await?;
     let seqs = with_followers(conn, &lease.route, heads, limit).await?;
     let seqs = within(conn, &lease.route, seqs, bytes_max).await?;
-    Ok(Due { messages: load(conn, &lease.route, &seqs).await?, next_in: next_in.map(row::seconds) })
+    Ok(Due {
+        messages: load(conn, &lease.route, &seqs).await?,
+        next_in: next_in.map(row::seconds),
+        undelivered: undelivered(conn, &lease.route, lease.shard).await?,
+    })
+}
+
+/// Seqs of the shard that may still come, as many as a grant tells.
+pub(crate) async fn undelivered(
+    conn: &mut SqliteConnection,
+    route: &str,
+    shard: Shard,
+) -> Result<Vec<Seq>, Fault> {
+    Ok(sqlx::query_scalar(include_str!("../sql/undelivered.sql"))
+        .bind(route)
+        .bind(shard.index)
+        .bind(shard.of)
+        .bind(i64::try_from(FLOOR_MISSING_MAX + 1).unwrap_or(i64::MAX))
+        .fetch_all(conn)
+        .await?)
 }
 
 /// The heads and those queued behind them, key by key. Every head has its place before followers

@@ -76,6 +76,10 @@ pub(crate) async fn register(
             .bind(&spec.name)
             .execute(&mut *conn)
             .await?;
+        sqlx::query(include_str!("../sql/forget_log.sql"))
+            .bind(&spec.name)
+            .execute(&mut *conn)
+            .await?;
         park_waiting(conn, spec).await?;
     }
     if wanted.resizing_to.is_some() && wanted.barrier.is_none() {

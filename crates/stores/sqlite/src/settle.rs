@@ -42,7 +42,7 @@ pub(crate) async fn settle(
         .bind(row::json_array(keys))
         .fetch_all(conn)
         .await?;
-    Ok(Settled { unblocked })
+    Ok(Settled { unblocked, ..Settled::default() })
 }
 
 /// The error of a holder that holds nothing any more.

@@ -95,6 +95,7 @@ impl Bed for LoopbackBed {
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .to_vec(),
             refused_odd_headers: vec!["colon in the name"],
+            has_lanes: false,
             ..Traits::default()
         }
     }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Message, Store, StoreErrorKind};
-use posthaste_store_sqlite::{MIGRATIONS, SqliteStore, connect_options, migrate, print_migrations};
+use posthaste_core::{Claim, Message, RelayId, Shard, Store, StoreErrorKind};
+use posthaste_store_sqlite::{
+    MIGRATIONS, SqliteStore, adopt, connect_options, migrate, print_migrations,
+};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection, SqlitePool, sqlite::SqliteSynchronous};
 
-use crate::{bed::Bed, url};
+use crate::{bed::Bed, route, url};
 
 #[tokio::test]
 async fn five_programs_open_and_migrate_one_new_file() {
@@ -23,8 +25,8 @@ async fn five_programs_open_and_migrate_one_new_file() {
     for program in programs.collect::<Vec<_>>() {
         applied.extend(program.await.unwrap());
     }
-    let known = MIGRATIONS.iter().map(|migration| migration.name).collect::<Vec<_>>();
-    assert_eq!(applied, known);
+    let every: Vec<&str> = MIGRATIONS.iter().map(|migration| migration.name).collect();
+    assert_eq!(applied, every, "each by one of them, once");
 }
 
 /// Every table, index and trigger of ours, with its text.
@@ -48,6 +50,27 @@ async fn printed_script_makes_the_same_tables_and_down_removes_them() {
     }
     let left: Vec<String> = schema(&mut conn).await.into_iter().map(|(n, _)| n).collect();
     assert_eq!(left, ["posthaste_migration"]);
+}
+
+#[tokio::test]
+async fn adopted_file_is_another_log() {
+    let bed = Bed::fresh().await;
+    bed.store.register(&route(&["*"])).await.unwrap();
+    let claim = Claim {
+        route: "route".to_owned(),
+        shard: Shard::WHOLE,
+        relay: RelayId::fresh(),
+        ttl: Duration::from_secs(60),
+    };
+    let before = bed.store.acquire(&claim).await.unwrap().unwrap();
+    adopt(bed.store.pool()).await.unwrap();
+    let fenced = bed.store.renew(&before.lease, claim.ttl).await.unwrap_err();
+    assert_eq!(fenced.kind, StoreErrorKind::Fenced);
+    let after = bed.store.acquire(&claim).await.unwrap().unwrap();
+    assert_ne!(after.log, before.log, "seqs are handed out a second time");
+    let empty = Bed::empty().await;
+    let missing = adopt(empty.store.pool()).await.unwrap_err();
+    assert_eq!(missing.kind, StoreErrorKind::SchemaMissing);
 }
 
 #[tokio::test]

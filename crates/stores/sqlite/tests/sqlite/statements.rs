@@ -54,6 +54,7 @@ async fn statements_use_their_indexes() {
         (include_str!("../../sql/due_next.sql"), "posthaste_parked_due"),
         (include_str!("../../sql/due_followers.sql"), "posthaste_parked_key"),
         (include_str!("../../sql/acquire_blocked.sql"), "posthaste_parked_key"),
+        (include_str!("../../sql/undelivered.sql"), "sqlite_autoindex_posthaste_parked"),
         (include_str!("../../sql/status_routes.sql"), "posthaste_parked_state"),
         (include_str!("../../sql/status_oldest.sql"), "INTEGER PRIMARY KEY"),
         (include_str!("../../sql/purge_scan.sql"), "INTEGER PRIMARY KEY"),

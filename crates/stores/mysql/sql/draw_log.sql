@@ -1,0 +1,5 @@
+-- draw_log: gives the log of route ? the identity ?, where it has none.
+-- Concurrency: waits for another shard of the route that does so. Index: primary key.
+INSERT INTO posthaste_identity (route, log)
+VALUES (?, ?)
+ON DUPLICATE KEY UPDATE route = posthaste_identity.route

@@ -1,0 +1,3 @@
+-- 0002 log identity, undone. Consumers that tell copies by seq take what is sent again for new.
+
+DROP TABLE posthaste.identity;

@@ -1,0 +1,8 @@
+-- 0002 log identity: which log a route reads, for consumers that tell copies by seq.
+
+-- Drawn when it is first asked for. Gone, and so drawn again, when seqs may mean other messages: after
+-- the route got other topics, and after a restore.
+CREATE TABLE posthaste_identity (
+    route TEXT NOT NULL PRIMARY KEY,
+    log TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
