@@ -9,6 +9,7 @@ mod drain;
 mod enqueue;
 mod fill;
 mod idle;
+mod inbox;
 mod latency;
 mod mysql;
 mod process;
@@ -51,6 +52,8 @@ enum What {
     Size,
     /// What enqueueing adds to a business transaction
     Enqueue,
+    /// What an inbox costs a handler
+    Inbox,
     /// What an idle relay costs
     Idle,
     /// From commit to broker at 200 messages a second
@@ -87,6 +90,9 @@ async fn main() -> Result<()> {
     }
     if is(What::Enqueue) {
         enqueue::run(server.url(), args.seconds, args.rounds).await?;
+    }
+    if is(What::Inbox) {
+        inbox::run(server.url(), args.seconds, args.rounds).await?;
     }
     if is(What::Idle) {
         idle::run(server.url(), args.seconds).await?;

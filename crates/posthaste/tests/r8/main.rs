@@ -9,3 +9,9 @@
 //! What one call of a store must do is shown by the inbox suite of `posthaste-conformance`, and the
 //! watermark rule by the model beside it in `posthaste-core`; neither is repeated here.
 //! `docs/reference/inbox-proofs.md` points from each requirement to its tests.
+
+#![allow(missing_docs, reason = "a test program")]
+
+mod bed;
+mod crash;
+mod shelf;
