@@ -1,0 +1,2 @@
+//! The broker suite.
+fn main() {}
