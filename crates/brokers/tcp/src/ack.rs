@@ -77,3 +77,90 @@ impl Acks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// All that these pieces hold, and what ended it.
+    fn parse(pieces: &[&[u8]]) -> (Vec<String>, Option<String>) {
+        let (mut acks, mut ids) = (Acks::default(), Vec::new());
+        for piece in pieces {
+            acks.push(piece);
+            loop {
+                match acks.next::<OriginalAck>() {
+                    Ok(Some(ack)) => ids.push(ack.id.to_string()),
+                    Ok(None) => break,
+                    Err(words) => return (ids, Some(words)),
+                }
+            }
+        }
+        (ids, None)
+    }
+
+    #[test]
+    fn objects_end_where_they_end() {
+        let (ids, error) =
+            parse(&[b"{\"id\":1}{\"id\":2} \n{\"id\":3,\"x\":[{}]}", b"{\"i", b"d\":4}"]);
+        assert_eq!((ids.join(" ").as_str(), error), ("1 2 3 4", None));
+    }
+
+    #[test]
+    fn what_never_ends_is_an_error_once_it_is_too_long() {
+        let mut acks = Acks::default();
+        acks.push(b"{\"id\":1,\"x\":\"");
+        for _ in 0..ACK_BYTES_MAX / 64 {
+            assert!(acks.buffer.len() <= ACK_BYTES_MAX);
+            assert!(acks.next::<OriginalAck>().unwrap().is_none());
+            acks.push(&[b'x'; 64]);
+        }
+        assert!(acks.next::<OriginalAck>().unwrap_err().contains("longer"));
+    }
+
+    #[test]
+    fn white_space_takes_no_room() {
+        let mut acks = Acks::default();
+        for _ in 0..100 {
+            acks.push(&[b'\n'; ACK_BYTES_MAX]);
+            assert!(acks.next::<NativeAck>().unwrap().is_none());
+        }
+        acks.push(&NativeAck { batch: "b".to_owned(), position: -1 }.line());
+        assert_eq!(acks.next::<NativeAck>().unwrap().unwrap().position, -1);
+        assert!(acks.next::<NativeAck>().unwrap().is_none() && acks.buffer.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20)
+        ) {
+            let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+            parse(&pieces);
+        }
+
+        #[test]
+        fn nearly_json_never_panics(text in "[\\{\\}\\[\\]\",:id0-9e. \n-]{0,200}") {
+            parse(&[text.as_bytes()]);
+        }
+
+        #[test]
+        fn where_it_is_split_does_not_matter(
+            ids in prop::collection::vec(any::<u64>(), 0..20),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let text: String = ids.iter().map(|id| format!("{{\"id\":{id}}}")).collect();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+            cuts.sort_unstable();
+            let (mut pieces, mut start) = (Vec::new(), 0);
+            for cut in cuts {
+                pieces.push(&text.as_bytes()[start..cut]);
+                start = cut;
+            }
+            pieces.push(&text.as_bytes()[start..]);
+            let expected: Vec<String> = ids.iter().map(u64::to_string).collect();
+            prop_assert_eq!(parse(&pieces), (expected, None));
+        }
+    }
+}

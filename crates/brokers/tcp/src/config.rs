@@ -3,7 +3,7 @@
 use std::fmt;
 
 use posthaste_core::Invalid;
-use posthaste_wire::{Profile, Wire};
+use posthaste_wire::{Destination, Profile, Wire};
 use url::Url;
 
 /// Where batches go and how, or where a subscriber listens for them.
@@ -11,7 +11,8 @@ use url::Url;
 pub struct Config {
     /// `tcp://host:port`: where the consumer listens.
     pub url: String,
-    /// The form of messages. Both profiles of CloudEvents are written as structured events.
+    /// The form of messages. Both profiles of CloudEvents are written as structured events; the
+    /// destination does not apply: every message goes to the consumer.
     pub wire: Wire,
     /// The form of batches and acknowledgements.
     pub frames: Frames,
@@ -80,13 +81,14 @@ impl Config {
         Ok(Target { host, port })
     }
 
-    /// The form of messages as frames have it: there is no place beside an event for its attributes.
+    /// The form of messages as frames have it: everything goes to one place, under its topic, and
+    /// there is no place beside an event for its attributes.
     pub(crate) fn line_wire(&self) -> Wire {
         let profile = match self.wire.profile {
             Profile::Binary => Profile::Structured,
             other => other,
         };
-        Wire { profile, ..self.wire.clone() }
+        Wire { profile, source: self.wire.source.clone(), destination: Destination::default() }
     }
 }
 

@@ -358,3 +358,137 @@ fn arrived(event: EventJson<'_>, source: &str, wire: &Wire) -> Result<ArrivedEve
     provenance.source = provenance.source.or_else(|| Some(source.to_owned()));
     Ok(ArrivedEvent { seq, message, provenance })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAX: usize = 1024 * 1024;
+
+    fn writer(frames: Frames, profile: Profile) -> Writer {
+        Writer { wire: Wire { profile, ..Wire::default() }, frames, frame_bytes_max: MAX }
+    }
+
+    fn delivery(seq: Seq, message: Message) -> Delivery {
+        let enqueued_at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        Delivery { seq, message, enqueued_at, attempt: 1, redriven: 0 }
+    }
+
+    fn batch(writer: &Writer, deliveries: &[Delivery]) -> Batch {
+        let events: Vec<Event> =
+            deliveries.iter().map(|delivery| writer.event(0, delivery).unwrap()).collect();
+        writer.batch(&events)
+    }
+
+    #[test]
+    fn same_messages_are_the_same_bytes_and_others_have_another_name() {
+        let of = |seq| delivery(seq, Message::from_bytes("t", None, "{}"));
+        let all: Vec<Delivery> = (1..=4).map(of).collect();
+        for frames in [Frames::Native, Frames::Original] {
+            let writer = writer(frames, Profile::Structured);
+            let first = batch(&writer, &all[..3]);
+            let again: Vec<Delivery> =
+                all[..3].iter().map(|it| Delivery { attempt: 9, ..it.clone() }).collect();
+            assert_eq!(batch(&writer, &again).bytes, first.bytes);
+            let mut redriven = all[..3].to_vec();
+            redriven[1].redriven = 1;
+            let mut others = all[..3].to_vec();
+            others[1].message.id = MessageId::fresh();
+            // Also where all that is sent of them is alike.
+            for other in [&all[..2], &all[..], &all[1..], &redriven, &others] {
+                assert_ne!(batch(&writer, other).id, first.id);
+            }
+        }
+    }
+
+    #[test]
+    fn frames_are_filled_and_never_overfilled() {
+        let writer = Writer { frame_bytes_max: 2000, ..writer(Frames::Original, Profile::Raw) };
+        let payload = format!("{{\"x\":\"{}\"}}", "y".repeat(100));
+        let of = |seq| delivery(seq, Message::from_bytes("t", None, payload.clone()));
+        let mut events: Vec<Event> =
+            (0..40).map(|seq| writer.event(0, &of(seq)).unwrap()).collect();
+        let mut sizes = Vec::new();
+        while !events.is_empty() {
+            let batch = writer.batch(&events);
+            events.drain(..batch.messages.len());
+            sizes.push(batch.bytes.len());
+        }
+        let one = payload.len() + 1;
+        let (last, full) = sizes.split_last().unwrap();
+        assert!(*last <= 2000 && full.iter().all(|size| (2000 - one - 40..=2000).contains(size)));
+    }
+
+    fn any_delivery() -> impl Strategy<Value = Delivery> {
+        let json =
+            prop::sample::select(vec!["{}", "null", "[1,\n2]", "\"\\n\"", " 7", "{\"a\":1.10}"]);
+        let payload = prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..100),
+            json.prop_map(|text| text.as_bytes().to_vec()),
+        ];
+        let headers =
+            prop::collection::btree_map("x[a-z ]{0,9}", "[^\\x00-\\x1f\\x7f]{0,20}", 0..4);
+        let key = prop::option::of("[^\\x00-\\x1f\\x7f]{1,20}");
+        let topic = "[^\\x00-\\x1f\\x7f-\\u{9f}]{1,20}";
+        let content_type = prop::sample::select(vec!["application/json", "text/plain", "a/b+json"]);
+        (any::<i64>(), topic, key, payload, headers, content_type).prop_map(
+            |(seq, topic, key, payload, headers, content_type)| {
+                let mut message = Message::from_bytes(topic, key.as_deref(), payload);
+                message.headers = headers.into_iter().collect();
+                delivery(seq, message.content_type(content_type))
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            sent in prop::collection::vec(any_delivery(), 1..8),
+            profile in prop::sample::select(vec![Profile::Structured, Profile::Raw, Profile::Debezium]),
+        ) {
+            let writer = writer(Frames::Native, profile);
+            let batch = batch(&writer, &sent);
+            let breaks = batch.bytes.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
+            prop_assert_eq!(breaks, 1, "one line");
+            let read = read(&batch.bytes, &writer.wire).unwrap();
+            prop_assert_eq!(BatchId::Native(read.batch), batch.id);
+            prop_assert_eq!(read.events.len(), sent.len());
+            for (arrived, sent) in read.events.iter().zip(&sent) {
+                prop_assert_eq!(arrived.seq, sent.seq);
+                let (arrived, sent) = (&arrived.message, &sent.message);
+                prop_assert_eq!(&arrived.payload, &sent.payload);
+                prop_assert_eq!(&arrived.headers, &sent.headers);
+                prop_assert_eq!(&arrived.content_type, &sent.content_type);
+                prop_assert_eq!(&arrived.topic, &sent.topic);
+                prop_assert_eq!(&arrived.key, &sent.key);
+                prop_assert_eq!(arrived.id == sent.id, profile != Profile::Raw);
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            let _ = read(&bytes, &Wire::default());
+        }
+
+        #[test]
+        fn damaged_frames_never_panic(
+            sent in prop::collection::vec(any_delivery(), 1..4),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+            end in any::<prop::sample::Index>(),
+        ) {
+            let writer = writer(Frames::Native, Profile::Structured);
+            let mut bytes = batch(&writer, &sent).bytes;
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            let _ = read(&bytes, &writer.wire);
+            bytes.truncate(end.index(bytes.len() + 1));
+            let _ = read(&bytes, &writer.wire);
+        }
+    }
+}
