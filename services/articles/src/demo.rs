@@ -1,7 +1,11 @@
 //! All of it in one process, on free ports and files that are gone afterwards: the service, a consumer
 //! that is stopped for a while, and the load script that checks what arrived in the end.
 
-use std::{io::Write, path::Path, time::Duration};
+use std::{
+    io::{self, Write},
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use tokio::{task::JoinHandle, time::sleep};
@@ -19,11 +23,7 @@ const OTHER_EVERY: Duration = Duration::from_millis(130);
 ///
 /// # Errors
 /// When something cannot be started.
-pub async fn run(
-    args: &args::Demo,
-    out: &mut (dyn Write + Send),
-    stop: CancellationToken,
-) -> anyhow::Result<bool> {
+pub async fn run(args: &args::Demo, stop: CancellationToken) -> anyhow::Result<bool> {
     let folder = tempfile::tempdir().context("cannot make a folder")?;
     let mut graph_args = graph_args(folder.path());
     let consumer = Consumer::start(&graph_args).await?;
@@ -44,8 +44,7 @@ pub async fn run(
     let page = format!("http://{}", consumer.http);
     let serving = CancellationToken::new();
     let served = tokio::spawn(server.run(serving.clone()));
-    writeln!(out, "articles at {url}\nthe graph, live, at {page}\n")?;
-    out.flush()?;
+    say(&format!("articles at {url}\nthe graph, live, at {page}\n"))?;
 
     let load_args = args::Load {
         url: url.clone(),
@@ -56,23 +55,21 @@ pub async fn run(
     };
     let others = CancellationToken::new();
     let other = tokio::spawn(like_another(url, others.clone()));
+    let mut out = io::stdout();
     let loaded =
-        async { tokio::join!(load::run(&load_args, out), interrupted(consumer, &graph_args)) };
+        async { tokio::join!(load::run(&load_args, &mut out), interrupted(consumer, &graph_args)) };
     let Some((holds, consumer)) = stop.run_until_cancelled(loaded).await else {
         bail!("stopped before anything was checked");
     };
     others.cancel();
     let (holds, consumer) = (holds?, consumer?);
     other.await??;
-    let drawn = args.out.join("data.png");
-    writeln!(
-        out,
-        "\nThe consumer was away for three of the ten seconds. {} shows nothing of it.",
-        drawn.display()
-    )?;
+    say(&format!(
+        "The consumer was away for three of the ten seconds, and {} shows nothing of it.",
+        args.out.join("data.png").display()
+    ))?;
     if args.stay {
-        writeln!(out, "The page stays at {page} until Ctrl-C.")?;
-        out.flush()?;
+        say(&format!("The page stays at {page} until Ctrl-C."))?;
         stop.cancelled().await;
     }
     consumer.stop().await?;
@@ -88,6 +85,12 @@ fn graph_args(folder: &Path) -> args::Graph {
         database: format!("sqlite:{}", folder.join("likes.db").display()),
         out: folder.to_owned(),
     }
+}
+
+fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    writeln!(out, "{text}")?;
+    out.flush()
 }
 
 /// A consumer that runs.
@@ -118,7 +121,9 @@ impl Consumer {
 async fn interrupted(consumer: Consumer, args: &args::Graph) -> anyhow::Result<Consumer> {
     sleep(AWAY_AFTER).await;
     consumer.stop().await?;
+    say("           (the consumer is stopped)")?;
     sleep(AWAY_FOR).await;
+    say("           (the consumer is started again)")?;
     Consumer::start(args).await
 }
 

@@ -85,7 +85,7 @@ impl fmt::Display for Check {
 ///
 /// # Errors
 /// When the service or a consumer cannot be asked.
-pub async fn run(args: &args::Load, out: &mut (dyn Write + Send)) -> anyhow::Result<bool> {
+pub async fn run(args: &args::Load, out: &mut impl Write) -> anyhow::Result<bool> {
     let client = client()?;
     let article = ArticleId::try_from(args.article)?;
     let url = format!("{}/articles/{article}", args.url.trim_end_matches('/'));
@@ -110,7 +110,7 @@ pub async fn run(args: &args::Load, out: &mut (dyn Write + Send)) -> anyhow::Res
     checks.push(Check::new(
         "the service's series, by second",
         line(&span.counts),
-        line(&totals(&series)),
+        line(&series.totals()),
     ));
     for graph in &graphs {
         checks.extend(graph.checks(&client, author, total, &span, args.wait).await?);
@@ -134,11 +134,7 @@ pub async fn run(args: &args::Load, out: &mut (dyn Write + Send)) -> anyhow::Res
 }
 
 /// Likes by the schedule, one in a millisecond at most; returns in which second each was counted.
-async fn like(
-    client: &Client,
-    url: &str,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<Vec<Landed>> {
+async fn like(client: &Client, url: &str, out: &mut impl Write) -> anyhow::Result<Vec<Landed>> {
     let mut answers = JoinSet::new();
     let (start, first) = next_second();
     for (slot, likes) in (0u32..).zip(SCHEDULE) {
@@ -256,7 +252,7 @@ impl Consumer {
             Check::new(
                 format!("series at {host}, by second"),
                 line(&span.counts),
-                line(&totals(&series)),
+                line(&series.totals()),
             ),
         ])
     }
@@ -265,11 +261,6 @@ impl Consumer {
 async fn likes_at(client: &Client, url: &str, author: AuthorId) -> anyhow::Result<u64> {
     let series: Series = get(client, &format!("{url}/series.json?author={author}")).await?;
     Ok(series.total)
-}
-
-/// Numbers by second, all authors together; zeros where the series has no author.
-fn totals(series: &Series) -> Vec<u64> {
-    series.totals()
 }
 
 /// Fetches the graph of the run from the first consumer; whether it is a graph.
@@ -300,7 +291,7 @@ async fn write(
     Ok(true)
 }
 
-fn late(span: &Span, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+fn late(span: &Span, out: &mut impl Write) -> anyhow::Result<()> {
     if span.late == 0 {
         writeln!(out, "  ✓ {:<44} {}", "as scheduled", line(&SCHEDULE))?;
     } else {

@@ -2,7 +2,7 @@
 //! the answer is no", 2 is "could not".
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     process::ExitCode,
 };
 
@@ -26,9 +26,12 @@ const COULD_NOT: u8 = 2;
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = Cli::parse();
+    // In the demo things go wrong on purpose.
+    let default = if matches!(cli.command, Command::Demo(_)) { "error" } else { "warn" };
     let filter = EnvFilter::try_from_env("ARTICLES_LOG");
     tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new("warn")))
+        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new(default)))
+        .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
         .init();
     match Box::pin(until_told_twice(cli.command)).await {
@@ -88,7 +91,7 @@ async fn run(command: Command, stop: CancellationToken) -> anyhow::Result<bool> 
             let checked = stop.run_until_cancelled(load::run(&args, &mut out)).await;
             return checked.unwrap_or_else(|| bail!("stopped before anything was checked"));
         }
-        Command::Demo(args) => return demo::run(&args, &mut out, stop).await,
+        Command::Demo(args) => return demo::run(&args, stop).await,
     }
     Ok(true)
 }

@@ -206,7 +206,7 @@ where
         .bold_line_style(GRID.stroke_width(pen.px(1.0).unsigned_abs()))
         .light_line_style(TRANSPARENT)
         .axis_style(GRID.stroke_width(pen.px(1.0).unsigned_abs()))
-        .set_all_tick_mark_size(0)
+        .set_all_tick_mark_size(pen.px(6.0))
         .x_labels(10)
         .y_labels(6)
         .x_label_formatter(&time)

@@ -3,7 +3,7 @@
 
 const $ = (id) => document.getElementById(id);
 const SHARED = 5;            // authors beyond the fifth share a colour
-const MARGIN = { left: 46, right: 14, top: 22, bottom: 44 };
+const MARGIN = { left: 46, right: 14, top: 32, bottom: 44 };
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 
 let stream = null;           // the open connection, or null while paused
@@ -132,6 +132,7 @@ function draw(series) {
   const last = first + (series.stretches - 1) * step;
   const layers = shown(series);
 
+  $("peak").previousElementSibling.textContent = `Most in ${every(step).replace(/^(second|minute|day)/, "a $1").replace(/^hour/, "an hour")}`;
   $("title").textContent = document.title = `Likes by ${every(step)}`;
   $("subtitle").textContent = series.stretches === 0
     ? "waiting for the first like …"
@@ -154,7 +155,7 @@ function draw(series) {
     parts.push(element("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(n), y2: y(n) }));
     parts.push(element("text", { x: MARGIN.left - 10, y: y(n) + 4, "text-anchor": "end" }, n.toLocaleString("en")));
   }
-  parts.push(element("text", { class: "name", x: 14, y: MARGIN.top - 8 }, "likes"));
+  parts.push(element("text", { class: "name", x: 14, y: 12 }, "likes"));
   parts.push(element("text", { class: "name", x: MARGIN.left + inner.width / 2, y: height - 4, "text-anchor": "middle" },
     step === 1 ? "second (UTC)" : "time (UTC)"));
 
