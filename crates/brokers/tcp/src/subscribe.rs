@@ -27,8 +27,9 @@ use crate::{
 /// its connection ends, what was not acknowledged comes again on the next. A batch of which all was
 /// acknowledged is acknowledged again, and not given out again, when it comes again; the names of
 /// the last 1,024 are remembered for that, in memory. What has to outlive this process is for the
-/// receiver to keep: [`Provenance::seq`](posthaste_core::Provenance::seq) is the place of a message
-/// in the log of its `source`.
+/// receiver to keep: the ids it has handled, or, of every source *and key*, the latest
+/// [`Provenance::seq`](posthaste_core::Provenance::seq). Of a source alone that is not enough: while
+/// one message is put aside, later ones of other keys come.
 #[derive(Debug)]
 pub struct TcpSubscriber {
     address: SocketAddr,
