@@ -16,6 +16,8 @@ use crate::Frames;
 /// that reads them could not tell.
 const NAMES: Names = Names { style: Style::Dash, reserved: &[], reserved_prefixes: &[] };
 
+/// What ends a frame.
+const TAIL: &[u8] = b"]}\n";
 /// Longest name of a batch that is read, in bytes.
 const BATCH_BYTES_MAX: usize = 256;
 /// Most events in a batch that is read: each costs memory beyond its bytes.
@@ -55,12 +57,32 @@ pub(crate) enum BatchId {
 
 /// Writes messages, and batches of them.
 pub(crate) struct Writer {
-    pub(crate) wire: Wire,
-    pub(crate) frames: Frames,
-    pub(crate) frame_bytes_max: usize,
+    wire: Wire,
+    frames: Frames,
+    frame_bytes_max: usize,
+    /// What of a frame is left for events and the commas between them.
+    room: usize,
 }
 
 impl Writer {
+    /// Writes frames of this form and size.
+    pub(crate) fn new(wire: Wire, frames: Frames, frame_bytes_max: usize) -> Self {
+        let mut writer = Self { wire, frames, frame_bytes_max, room: 0 };
+        let widest = [Tag { id: MessageId(Default::default()), seq: Seq::MIN, redriven: 0 }; 2];
+        let id = match writer.id(&widest) {
+            BatchId::Original(_) => BatchId::Original(u64::MAX),
+            native @ BatchId::Native(_) => native,
+        };
+        let head = writer.head(&id, &widest).len();
+        writer.room = frame_bytes_max.saturating_sub(head + TAIL.len());
+        writer
+    }
+
+    /// The form of the frames it writes.
+    pub(crate) fn frames(&self) -> Frames {
+        self.frames
+    }
+
     /// A message in the form of its frames.
     ///
     /// # Errors
@@ -70,7 +92,7 @@ impl Writer {
             Frames::Native => self.native(delivery)?,
             Frames::Original => original(&delivery.message.payload)?,
         };
-        if json.len() > self.room() {
+        if json.len() > self.room {
             let (size, max) = (json.len(), self.frame_bytes_max);
             let detail = format!("{size} bytes as JSON, and a frame has {max} (frame_bytes_max)");
             return Err(Failure::new("too-large", detail));
@@ -114,7 +136,7 @@ impl Writer {
 
     /// The first of these messages that fit a frame, at least one.
     pub(crate) fn batch(&self, events: &[Event]) -> Batch {
-        let mut room = self.room();
+        let mut room = self.room;
         let fits = |event: &&Event| {
             let needed = event.json.len() + 1;
             let is_room = needed <= room + 1;
@@ -125,25 +147,17 @@ impl Writer {
         let messages: Vec<Tag> = events.iter().map(|event| event.tag).collect();
         let id = self.id(&messages);
         let mut bytes = self.head(&id, &messages).into_bytes();
-        bytes.reserve_exact(events.iter().map(|event| event.json.len() + 1).sum::<usize>() + 3);
+        bytes.reserve_exact(
+            events.iter().map(|event| event.json.len() + 1).sum::<usize>() + TAIL.len(),
+        );
         for (at, event) in events.iter().enumerate() {
             if at > 0 {
                 bytes.push(b',');
             }
             bytes.extend_from_slice(&event.json);
         }
-        bytes.extend_from_slice(b"]}\n");
+        bytes.extend_from_slice(TAIL);
         Batch { id, messages, bytes }
-    }
-
-    /// What of a frame is left for events and the commas between them.
-    fn room(&self) -> usize {
-        let widest = [Tag { id: MessageId(Default::default()), seq: Seq::MIN, redriven: 0 }; 2];
-        let head = match self.frames {
-            Frames::Native => self.head(&self.id(&widest), &widest).len(),
-            Frames::Original => self.head(&BatchId::Original(u64::MAX), &widest).len(),
-        };
-        self.frame_bytes_max.saturating_sub(head + "]}\n".len())
     }
 
     fn head(&self, id: &BatchId, messages: &[Tag]) -> String {
@@ -370,7 +384,7 @@ mod tests {
     const MAX: usize = 1024 * 1024;
 
     fn writer(frames: Frames, profile: Profile) -> Writer {
-        Writer { wire: Wire { profile, ..Wire::default() }, frames, frame_bytes_max: MAX }
+        Writer::new(Wire { profile, ..Wire::default() }, frames, MAX)
     }
 
     fn delivery(seq: Seq, message: Message) -> Delivery {
@@ -407,7 +421,7 @@ mod tests {
 
     #[test]
     fn frames_are_filled_and_never_overfilled() {
-        let writer = Writer { frame_bytes_max: 2000, ..writer(Frames::Original, Profile::Raw) };
+        let writer = Writer::new(Wire::default(), Frames::Original, 2000);
         let payload = format!("{{\"x\":\"{}\"}}", "y".repeat(100));
         let of = |seq| delivery(seq, Message::from_bytes("t", None, payload.clone()));
         let mut events: Vec<Event> =

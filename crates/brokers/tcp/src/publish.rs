@@ -57,8 +57,7 @@ impl TcpBroker {
     /// Names the field, its value without secrets, and what would be right.
     pub fn open(config: Config) -> Result<Self, Invalid> {
         let target = config.target()?;
-        let Config { frames, frame_bytes_max, .. } = config;
-        let writer = Writer { wire: config.line_wire(), frames, frame_bytes_max };
+        let writer = Writer::new(config.line_wire(), config.frames, config.frame_bytes_max);
         Ok(Self { target, writer, state: Mutex::default() })
     }
 
@@ -103,7 +102,7 @@ impl TcpBroker {
             });
             if let Some(fault) = fault {
                 state.failed(&events, &fault, outcomes);
-                if self.writer.frames == Frames::Native {
+                if self.writer.frames() == Frames::Native {
                     state.pending = None;
                 }
                 return;
@@ -136,7 +135,9 @@ impl TcpBroker {
             }
             // Whatever comes late on this connection can only be about the same batch, and the
             // original consumers accept no second connection.
-            Some(Fault::Late(_)) if self.writer.frames == Frames::Original => *session = Some(used),
+            Some(Fault::Late(_)) if self.writer.frames() == Frames::Original => {
+                *session = Some(used);
+            }
             Some(_) => {}
         }
         fault
@@ -194,7 +195,7 @@ impl Broker for TcpBroker {
     }
 
     async fn examine(&self, _: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
-        examine(&self.target, self.writer.frames).await
+        examine(&self.target, self.writer.frames()).await
     }
 
     async fn close(&self) {

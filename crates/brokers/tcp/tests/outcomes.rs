@@ -19,7 +19,7 @@ async fn take(consumer: &Consumer) -> Peer {
 
 async fn take_from(peer: &mut Peer) {
     let frame = peer.json().await;
-    peer.send(native_ack(&frame, frame["last"].as_i64().unwrap())).await;
+    peer.send(native_ack(&frame, frame["last"].as_i64().expect("a number"))).await;
 }
 
 /// Publishes one message while the consumer takes a frame on a new connection.

@@ -9,8 +9,11 @@ use std::{
 };
 
 use posthaste_broker_tcp::{Config, Frames, TcpBroker};
+use posthaste_core::Message;
 use serde_json::Value;
-use support::{Consumer, DEADLINE, Peer, SHORT, all, events, original_ack, publish, within};
+use support::{
+    Consumer, DEADLINE, Peer, SHORT, all, delivery, events, original_ack, publish, within,
+};
 
 /// Publishes while the consumer takes one frame and acknowledges it; gives the frame.
 async fn pass(broker: &TcpBroker, peer: &mut Peer, seqs: std::ops::RangeInclusive<i64>) -> String {
@@ -172,6 +175,19 @@ async fn r7_07_f_message_of_5000_events_is_one_line() {
         .map(|event| event["event_id"].as_i64().unwrap())
         .collect();
     assert!(ids.into_iter().eq(2..=5001), "all of them, in order");
+    // Ten megabytes, as one line, too.
+    let payload = format!("{{\"text\":\"{}\"}}", "x".repeat(1_000_000));
+    let large: Vec<_> = (6000..6010)
+        .map(|seq| delivery(seq, Message::from_bytes("likes", Some("1"), payload.clone())))
+        .collect();
+    let consumer = async {
+        let frame = peer.line().await;
+        peer.send(original_ack(&frame)).await;
+        frame.len()
+    };
+    let (outcomes, length) = tokio::join!(publish(&broker, &large, DEADLINE), consumer);
+    assert_eq!(outcomes, all("acked", 10));
+    assert!(length > 10_000_000, "{length}");
 }
 
 #[tokio::test]
@@ -206,9 +222,7 @@ async fn r7_07_messages_that_have_no_place_are_rejected_alone() {
     let payloads = ["not JSON", "7", "[1]", "\"text\"", "{\"a\":\n\r\n 1}", " {\"b\":\"\\n\"} "];
     let messages: Vec<_> = (2..)
         .zip(payloads)
-        .map(|(seq, payload)| {
-            support::delivery(seq, posthaste_core::Message::from_bytes("t", None, payload))
-        })
+        .map(|(seq, payload)| delivery(seq, Message::from_bytes("t", None, payload)))
         .collect();
     let consumer = async {
         let frame = peer.line().await;
