@@ -6,7 +6,8 @@ use std::{str::FromStr, time::Duration};
 use axum::{
     Json, Router,
     extract::{
-        DefaultBodyLimit, FromRequest, Path, Query, Request, State, rejection::JsonRejection,
+        DefaultBodyLimit, FromRequest, Path, Query, Request, State,
+        rejection::{JsonRejection, QueryRejection},
     },
     http::{StatusCode, header},
     response::{IntoResponse, Response},
@@ -215,8 +216,10 @@ async fn like(
 async fn series(
     State(articles): State<Articles>,
     path: Path<String>,
-    Query(between): Query<Between>,
+    between: Result<Query<Between>, QueryRejection>,
 ) -> Result<Response, Refusal> {
+    let Query(between) =
+        between.map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.body_text()))?;
     Ok(Json(articles.series(id(path)?, between.seconds()).await?).into_response())
 }
 

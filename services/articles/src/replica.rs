@@ -16,6 +16,11 @@ use crate::{
     storage::ARTICLE_LIKED,
 };
 
+/// Most authors in a list.
+pub const AUTHORS_LISTED_MAX: i64 = 200;
+/// Most numbers in a series, stretches times authors: what it holds in memory has a bound.
+const NUMBERS_MAX: i64 = 1_000_000;
+
 /// Likes that were received.
 #[derive(Clone)]
 pub struct Replica {
@@ -103,7 +108,8 @@ impl Replica {
         Ok(applied)
     }
 
-    /// Likes by second, or by longer stretches where that would be more than `points_max`.
+    /// Likes by second, or by longer stretches where that would be more than `points_max`, or more
+    /// numbers than anybody should hold because there are very many authors.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -122,6 +128,8 @@ impl Replica {
         let Some((first, last)) = seconds else {
             return Ok(Series::empty());
         };
+        let authors = if author.is_some() { 1 } else { self.authors_count().await?.max(1) };
+        let points_max = points_max.min(NUMBERS_MAX / authors).max(1);
         let window = Window::covering(first, last, points_max);
         let counts: Vec<(i64, i64, i64)> =
             sqlx::query_as::<Sqlite, _>(include_str!("../sql/replica/count_likes.sql"))
@@ -150,13 +158,24 @@ impl Replica {
         Ok(rows.into_iter().map(|(source, likes, seq)| Source { source, likes, seq }).collect())
     }
 
-    /// Everybody who was liked, the most liked first.
+    /// Who was liked and how often, the most liked first, [`AUTHORS_LISTED_MAX`] at most.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub async fn authors(&self) -> Result<Vec<(i64, i64)>, sqlx::Error> {
         sqlx::query_as::<Sqlite, _>(include_str!("../sql/replica/select_authors.sql"))
+            .bind(AUTHORS_LISTED_MAX)
             .fetch_all(&self.pool)
+            .await
+    }
+
+    /// How many authors were liked.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn authors_count(&self) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar::<Sqlite, _>(include_str!("../sql/replica/count_authors.sql"))
+            .fetch_one(&self.pool)
             .await
     }
 
@@ -193,17 +212,31 @@ async fn insert(
     Incoming { message, provenance, .. }: &Incoming,
     like: Like,
 ) -> Result<bool, sqlx::Error> {
+    let source = provenance.source.as_deref().unwrap_or_default();
+    let seq = provenance.seq.unwrap_or_default();
     let inserted = sqlx::query::<Sqlite>(include_str!("../sql/replica/insert_like.sql"))
-        .bind(provenance.source.as_deref().unwrap_or_default())
-        .bind(provenance.seq.unwrap_or_default())
+        .bind(source)
+        .bind(seq)
         .bind(message.id.to_string())
         .bind(like.article_id.get())
         .bind(like.author_id.get())
         .bind(like.liked_at)
         .bind(like.second)
+        .execute(&mut *connection)
+        .await?;
+    if inserted.rows_affected() == 0 {
+        return Ok(false);
+    }
+    sqlx::query::<Sqlite>(include_str!("../sql/replica/count_like_of_source.sql"))
+        .bind(source)
+        .bind(seq)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query::<Sqlite>(include_str!("../sql/replica/count_like_of_author.sql"))
+        .bind(like.author_id.get())
         .execute(connection)
         .await?;
-    Ok(inserted.rows_affected() > 0)
+    Ok(true)
 }
 
 /// Whether it was new.

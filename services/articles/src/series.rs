@@ -139,7 +139,8 @@ impl Series {
             points[stretch] += likes;
         }
         let total = authors.values().flatten().sum();
-        let from = Timestamp::from_second(window.from).expect("taken from an instant");
+        // A stretch that begins at a round time may begin before the first instant there is.
+        let from = Timestamp::from_second(window.from).unwrap_or(Timestamp::MIN);
         Self { from, step_seconds: window.step, stretches: window.len(), total, authors }
     }
 
@@ -181,7 +182,7 @@ impl Series {
         let heads: String = self.authors.keys().map(|author| format!(",author_{author}")).collect();
         let mut text = format!("second_utc,likes{heads}\n");
         for (stretch, total) in self.totals().into_iter().enumerate() {
-            let start = Timestamp::from_second(self.start(stretch)).expect("near an instant");
+            let start = Timestamp::from_second(self.start(stretch)).unwrap_or(Timestamp::MAX);
             let points: String =
                 self.authors.values().map(|points| format!(",{}", points[stretch])).collect();
             text.push_str(&format!("{start},{total}{points}\n"));
@@ -247,6 +248,14 @@ mod tests {
         let centuries = Window::covering(-9_000_000_000, 9_000_000_000, POINTS_MAX);
         assert!(i64::try_from(centuries.len()).unwrap() <= POINTS_MAX);
         assert_eq!(centuries.step_seconds() % 86_400, 0);
+    }
+
+    #[test]
+    fn all_of_time_can_be_asked_for() {
+        let (first, last) = (second(Timestamp::MIN), second(Timestamp::MAX));
+        let series = Series::new(Window::covering(first, last, POINTS_MAX), []);
+        assert_eq!(series.csv().lines().count(), series.len() + 1);
+        assert!(crate::plot::png(&series).is_ok());
     }
 
     #[test]

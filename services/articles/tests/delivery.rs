@@ -83,6 +83,42 @@ async fn r7_05_a_thousand_parallel_likes_are_a_thousand_at_the_consumer() {
     graph.has(1000).await;
 }
 
+/// Writers of several articles commit out of the order of the log there: a consumer that took the
+/// highest place for all there is would lose some.
+#[tokio::test]
+async fn r7_05_parallel_likes_of_several_articles_on_postgres_all_reach_the_consumer() {
+    let graph = Graph::start().await;
+    let database = posthaste_fixtures::fresh_database(posthaste_fixtures::postgres());
+    let database = database.await.unwrap();
+    let service = std::sync::Arc::new(Service::start_on(&database, &graph.listen).await);
+    for id in 2..=8 {
+        let article = serde_json::json!({ "id": id, "author_id": id, "content": "text" });
+        let new = service.client.post(format!("{}/articles", service.url)).json(&article);
+        new.send().await.unwrap().error_for_status().unwrap();
+    }
+    let likes = (0..400).map(|n| {
+        let service = std::sync::Arc::clone(&service);
+        tokio::spawn(async move { service.like(n % 8 + 1).await })
+    });
+    for like in likes.collect::<Vec<_>>() {
+        like.await.unwrap();
+    }
+    graph.has(400).await;
+    for (author, likes) in &graph.series().await.authors {
+        assert_eq!(likes.iter().sum::<u64>(), 50, "author {author}");
+    }
+}
+
+#[tokio::test]
+async fn r7_05_memory_serves_for_trying_things_out() {
+    let graph = Graph::start().await;
+    let service = Service::start_on("memory:", &graph.listen).await;
+    for likes in 4..=13 {
+        assert_eq!(service.like(1).await, likes);
+    }
+    graph.has(10).await;
+}
+
 #[tokio::test]
 async fn r7_11_three_consumers_of_which_one_is_away_are_all_complete_in_the_end() {
     let (a, b, mut c) = (Graph::start().await, Graph::start().await, Graph::start().await);

@@ -123,13 +123,20 @@ async fn r7_09_the_end_draws_the_graph_and_so_does_a_request() {
 }
 
 async fn draw(graph: &Graph) -> serde_json::Value {
-    let client = articles::load::client().unwrap();
-    client.post(format!("{}/draw", graph.url())).send().await.unwrap().json().await.unwrap()
+    let client = articles::load::client().expect("the graph answers");
+    client
+        .post(format!("{}/draw", graph.url()))
+        .send()
+        .await
+        .expect("the graph answers")
+        .json()
+        .await
+        .expect("the graph answers")
 }
 
 #[tokio::test]
 async fn r7_09_the_page_is_told_of_likes_as_they_arrive() {
-    let graph = Graph::start().await;
+    let mut graph = Graph::start().await;
     let service = Service::start(&[("graph", &graph.listen)]).await;
     let mut stream = graph.get("/stream?last=30").await;
     service.like(1).await;
@@ -146,4 +153,6 @@ async fn r7_09_the_page_is_told_of_likes_as_they_arrive() {
     assert!(policy.starts_with("default-src 'self'"), "{policy}");
     let page = page.text().await.unwrap();
     assert!(!page.contains("http://") && !page.contains("https://"), "nothing from elsewhere");
+    // A page that is still open keeps nobody from ending.
+    graph.stop().await;
 }

@@ -77,6 +77,7 @@ async fn r7_04_what_is_wrong_with_a_request_is_said() {
         (Method::POST, "/articles", Some(json!({"id": 9})), StatusCode::BAD_REQUEST),
         (Method::POST, "/articles", None, StatusCode::UNSUPPORTED_MEDIA_TYPE),
         (Method::PATCH, "/articles/999", Some(json!({"content": "x"})), StatusCode::NOT_FOUND),
+        (Method::GET, "/authors/1/likes?from=yesterday", None, StatusCode::BAD_REQUEST),
         (Method::GET, "/authors/x/likes", None, StatusCode::BAD_REQUEST),
     ] {
         let (status, answer) = api.ask(method.clone(), path, body).await;

@@ -96,9 +96,9 @@ mod cases {
     use super::*;
 
     pub(super) async fn r7_01_what_is_loaded_has_no_events(t: Bundle) {
-        t.storage.insert(article(1, 7)).await.unwrap();
+        t.storage.insert(article(1, 7)).await.expect("it works");
         like(&*t.storage, 1, "2026-01-02T03:04:06.123456789Z").await;
-        let mut loaded = t.storage.get(id(1)).await.unwrap();
+        let mut loaded = t.storage.get(id(1)).await.expect("it works");
         assert_eq!(loaded.likes(), 1);
         assert!(loaded.take_events().is_empty());
         // And all it is made of comes back, nanoseconds included.
@@ -110,10 +110,10 @@ mod cases {
     }
 
     pub(super) async fn r7_03_an_article_is_inserted_once(t: Bundle) {
-        t.storage.insert(article(1, 7)).await.unwrap();
+        t.storage.insert(article(1, 7)).await.expect("it works");
         let again = t.storage.insert(article(1, 8)).await;
         assert!(matches!(again, Err(StorageError::Exists(it)) if it == id(1)), "{again:?}");
-        let kept = t.storage.get(id(1)).await.unwrap();
+        let kept = t.storage.get(id(1)).await.expect("it works");
         assert_eq!(kept.record().author_id.get(), 7, "the first one stays");
     }
 
@@ -122,31 +122,38 @@ mod cases {
         assert!(matches!(got, Err(StorageError::NotFound(it)) if it == id(999)), "{got:?}");
         let changed = t.storage.update(id(999), Box::new(|_| Ok(()))).await;
         assert!(matches!(changed, Err(StorageError::NotFound(_))), "{changed:?}");
-        assert!(posthaste::testing::enqueued(t.storage.outbox()).await.unwrap().is_empty());
+        assert!(
+            posthaste::testing::enqueued(t.storage.outbox()).await.expect("it works").is_empty()
+        );
     }
 
     pub(super) async fn r7_03_a_refused_change_changes_nothing_and_tells_nothing(t: Bundle) {
-        t.storage.insert(article(1, 7)).await.unwrap();
+        t.storage.insert(article(1, 7)).await.expect("it works");
         let change = |article: &mut Article| {
             article.like(at("2026-01-02T03:04:06Z"));
             article.update_content(String::new(), at("2026-01-02T03:04:06Z"))
         };
         let refused = t.storage.update(id(1), Box::new(change)).await;
         assert!(matches!(refused, Err(StorageError::Refused(_))), "{refused:?}");
-        assert_eq!(t.storage.get(id(1)).await.unwrap().likes(), 0);
-        assert!(posthaste::testing::enqueued(t.storage.outbox()).await.unwrap().is_empty());
-        assert_eq!(t.storage.bounds(7.try_into().unwrap()).await.unwrap(), None);
+        assert_eq!(t.storage.get(id(1)).await.expect("it works").likes(), 0);
+        assert!(
+            posthaste::testing::enqueued(t.storage.outbox()).await.expect("it works").is_empty()
+        );
+        assert_eq!(
+            t.storage.bounds(7.try_into().expect("it works")).await.expect("it works"),
+            None
+        );
     }
 
     pub(super) async fn r7_03_article_and_event_are_written_together(t: Bundle) {
-        t.storage.insert(article(1, 7)).await.unwrap();
+        t.storage.insert(article(1, 7)).await.expect("it works");
         like(&*t.storage, 1, "2026-01-02T03:04:06.5+02:00").await;
-        let enqueued = posthaste::testing::enqueued(t.storage.outbox()).await.unwrap();
+        let enqueued = posthaste::testing::enqueued(t.storage.outbox()).await.expect("it works");
         let [message] = &enqueued[..] else { panic!("{} messages", enqueued.len()) };
         assert_eq!(message.topic, TOPIC);
         assert_eq!(message.key.as_deref(), Some("1"));
         assert_eq!(message.event_type.as_deref(), Some(ARTICLE_LIKED));
-        let event: serde_json::Value = serde_json::from_slice(&message.payload).unwrap();
+        let event: serde_json::Value = serde_json::from_slice(&message.payload).expect("it works");
         let expected = serde_json::json!({
             "event_id": message.id.to_string(),
             "article_id": 1,
@@ -158,50 +165,50 @@ mod cases {
 
     pub(super) async fn r7_05_a_thousand_parallel_likes_are_a_thousand(t: Bundle) {
         let articles = Articles::new(Arc::clone(&t.storage), Timestamp::now);
-        articles.seed().await.unwrap();
+        articles.seed().await.expect("it works");
         let likes = (0..1000).map(|_| {
             let articles = articles.clone();
             tokio::spawn(async move { articles.like(id(1)).await.expect("a like").likes })
         });
         let mut answers = HashSet::new();
         for like in likes.collect::<Vec<_>>() {
-            answers.insert(like.await.unwrap());
+            answers.insert(like.await.expect("it works"));
         }
         assert_eq!(answers.len(), 1000, "nobody was told the same number");
-        assert_eq!(articles.get(id(1)).await.unwrap().likes, 3 + 1000);
-        let enqueued = posthaste::testing::enqueued(t.storage.outbox()).await.unwrap();
+        assert_eq!(articles.get(id(1)).await.expect("it works").likes, 3 + 1000);
+        let enqueued = posthaste::testing::enqueued(t.storage.outbox()).await.expect("it works");
         let ids: HashSet<_> = enqueued.iter().map(|message| message.id).collect();
         assert_eq!((enqueued.len(), ids.len()), (1000, 1000));
-        let author = AuthorId::try_from(1).unwrap();
-        assert_eq!(articles.series(author, None).await.unwrap().total, 1000);
+        let author = AuthorId::try_from(1).expect("it works");
+        assert_eq!(articles.series(author, None).await.expect("it works").total, 1000);
         // And a relay sends every one, in the order in which they were counted.
-        let sent = posthaste::testing::drain(t.storage.outbox()).await.unwrap();
+        let sent = posthaste::testing::drain(t.storage.outbox()).await.expect("it works");
         let expected: Vec<_> = enqueued.iter().map(|message| message.id).collect();
         assert_eq!(sent.iter().map(|message| message.id).collect::<Vec<_>>(), expected);
     }
 
     pub(super) async fn r7_05_likes_of_many_articles_do_not_mix(t: Bundle) {
         for number in 1..=5 {
-            t.storage.insert(article(number, number)).await.unwrap();
+            t.storage.insert(article(number, number)).await.expect("it works");
         }
         let likes = (0..100).map(|n| {
             let storage = Arc::clone(&t.storage);
             tokio::spawn(async move { like(&*storage, n % 5 + 1, "2026-01-02T03:04:06Z").await })
         });
         for like in likes.collect::<Vec<_>>() {
-            like.await.unwrap();
+            like.await.expect("it works");
         }
         for number in 1..=5 {
-            assert_eq!(t.storage.get(id(number)).await.unwrap().likes(), 20);
+            assert_eq!(t.storage.get(id(number)).await.expect("it works").likes(), 20);
         }
-        let enqueued = posthaste::testing::enqueued(t.storage.outbox()).await.unwrap();
+        let enqueued = posthaste::testing::enqueued(t.storage.outbox()).await.expect("it works");
         let of_three = enqueued.iter().filter(|message| message.key.as_deref() == Some("3"));
         assert_eq!((enqueued.len(), of_three.count()), (100, 20));
     }
 
     pub(super) async fn r7_09_an_authors_series_counts_true_seconds(t: Bundle) {
-        t.storage.insert(article(1, 7)).await.unwrap();
-        t.storage.insert(article(2, 8)).await.unwrap();
+        t.storage.insert(article(1, 7)).await.expect("it works");
+        t.storage.insert(article(2, 8)).await.expect("it works");
         for when in [
             "2026-03-01T16:27:05.25+02:00",
             "2026-03-01T09:27:05-05:00",
@@ -211,11 +218,11 @@ mod cases {
             like(&*t.storage, 1, when).await;
         }
         like(&*t.storage, 2, "2026-03-01T14:27:06Z").await;
-        let author = AuthorId::try_from(7).unwrap();
+        let author = AuthorId::try_from(7).expect("it works");
         let first = at("2026-03-01T14:27:05Z").as_second();
-        assert_eq!(t.storage.bounds(author).await.unwrap(), Some((first, first + 3)));
+        assert_eq!(t.storage.bounds(author).await.expect("it works"), Some((first, first + 3)));
         let window = Window::covering(first, first + 3, 300);
-        let series = Series::new(window, t.storage.count(author, window).await.unwrap());
+        let series = Series::new(window, t.storage.count(author, window).await.expect("it works"));
         assert_eq!(series.totals(), [3, 0, 0, 1]);
     }
 }

@@ -17,6 +17,21 @@ CREATE TABLE IF NOT EXISTS likes (
 CREATE INDEX IF NOT EXISTS likes_by_second ON likes (second, author_id);
 CREATE INDEX IF NOT EXISTS likes_by_author ON likes (author_id, second);
 
+-- How many likes there are, so that nobody has to count them: written with every like.
+CREATE TABLE IF NOT EXISTS sources (
+    source TEXT    PRIMARY KEY,
+    likes  INTEGER NOT NULL,
+    -- The highest place of its log that has come.
+    seq    INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS authors (
+    author_id INTEGER PRIMARY KEY,
+    likes     INTEGER NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS authors_by_likes ON authors (likes);
+
 -- Messages that are no likes as agreed: kept and acknowledged, so that they stop nobody.
 CREATE TABLE IF NOT EXISTS refused (
     source   TEXT    NOT NULL,

@@ -1,8 +1,8 @@
--- select_authors: who was liked at all, and how often.
--- Index: likes_by_author.
+-- select_authors: who was liked at all, and how often, the most liked first.
+-- Index: authors_by_likes.
 SELECT
     author_id,
-    COUNT(*) AS likes
-FROM likes
-GROUP BY author_id
-ORDER BY likes DESC, author_id;
+    likes
+FROM authors
+ORDER BY likes DESC, author_id
+LIMIT $1;

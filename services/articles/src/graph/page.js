@@ -71,15 +71,15 @@ function show(next) {
   draw(next.series);
 }
 
-function numbers({ series, likes, authors, repeated, refused, sources }) {
+function numbers({ series, likes, authors, authors_count, repeated, refused, sources }) {
   $("likes").textContent = likes.toLocaleString("en");
-  $("authors").textContent = authors.length.toLocaleString("en");
+  $("authors").textContent = authors_count.toLocaleString("en");
   $("repeated").textContent = repeated.toLocaleString("en");
   $("refused").textContent = refused.toLocaleString("en");
   $("refusals").hidden = refused === 0;
   $("peak").textContent = Math.max(0, ...totals(series)).toLocaleString("en");
   const chosen = $("author").value;
-  const options = authors.slice(0, 200).map(([id, n]) => new Option(`${id} (${plural(n, "like")})`, id));
+  const options = authors.map(([id, n]) => new Option(`${id} (${plural(n, "like")})`, id));
   if (chosen && !authors.some(([id]) => String(id) === chosen)) options.push(new Option(chosen, chosen));
   if (document.activeElement !== $("author")) {
     $("author").replaceChildren(new Option("all", ""), ...options);

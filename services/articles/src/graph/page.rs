@@ -138,7 +138,9 @@ struct Numbers {
     now: Timestamp,
     /// Likes ever received.
     likes: i64,
-    /// Likes ever received, by author, the most liked first.
+    /// How many authors were ever liked.
+    authors_count: i64,
+    /// Likes ever received, by author, the most liked first; the first of them, where they are many.
     authors: Vec<(i64, i64)>,
     /// Messages that came again since this process began, and changed nothing.
     repeated: u64,
@@ -157,6 +159,7 @@ impl Page {
         Ok(Numbers {
             now: Timestamp::now(),
             likes: sources.iter().map(|source| source.likes).sum(),
+            authors_count: self.shown.replica.authors_count().await?,
             authors: self.shown.replica.authors().await?,
             repeated: self.shown.repeated.load(Ordering::Relaxed),
             refused: self.shown.replica.refused().await?,

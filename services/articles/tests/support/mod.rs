@@ -185,6 +185,18 @@ impl Service {
         Self { folder: Some(folder), ..service }
     }
 
+    /// On another database than a file.
+    pub(crate) async fn start_on(database: &str, consumer: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let consumer = format!("graph=tcp://{consumer}");
+        let args =
+            ["serve", "--listen=127.0.0.1:0", "--database", database, "--consumer", &consumer];
+        let mut program = Program::start(folder.path(), &args);
+        let url = program.line("articles at ").await;
+        let client = articles::load::client().expect("a client");
+        Self { url, folder: Some(folder), client, program }
+    }
+
     pub(crate) async fn start_in(folder: &Path, consumers: &[(&str, &str)]) -> Self {
         let consumers: Vec<String> =
             consumers.iter().map(|(name, at)| format!("--consumer={name}=tcp://{at}")).collect();
