@@ -208,7 +208,7 @@ where
         .axis_style(GRID.stroke_width(pen.px(1.0).unsigned_abs()))
         .set_all_tick_mark_size(pen.px(6.0))
         .x_labels(12)
-        .y_labels(6)
+        .y_labels(8)
         .x_label_formatter(&time)
         .x_desc(unit)
         .y_desc("likes")

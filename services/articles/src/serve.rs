@@ -1,6 +1,6 @@
 //! The service as a process: the API, and a relay that tells consumers of what happened.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -16,6 +16,10 @@ use crate::{
     service::Articles,
     storage::{self, Storage, TOPIC},
 };
+
+/// How long the progress of a service that was killed stays reserved for it: the next one waits so
+/// long before it delivers. Longer where consumers may take longer to answer.
+const LEASE_MIN: Duration = Duration::from_secs(10);
 
 /// The service, about to run.
 pub struct Server {
@@ -65,8 +69,10 @@ impl Server {
 
 /// One route for each consumer: each has its own progress, and waits for nobody.
 fn relay(storage: &dyn Storage, args: &args::Serve) -> anyhow::Result<Relay> {
-    let mut relay =
-        Relay::builder(storage.outbox()).settings(|settings| settings.name = "articles".to_owned());
+    let mut relay = Relay::builder(storage.outbox()).settings(|settings| {
+        settings.name = "articles".to_owned();
+        settings.lease = LEASE_MIN.max(args.ack_timeout * 3);
+    });
     for consumer in &args.consumers {
         let mut config = Config::new(&consumer.url);
         config.wire.source = storage.source().to_owned();

@@ -56,6 +56,7 @@ pub(super) fn router(shown: Shown, stop: CancellationToken) -> Router {
     let file = |kind, text: &'static str| get(async move || ([(header::CONTENT_TYPE, kind)], text));
     Router::new()
         .route("/", file("text/html; charset=utf-8", include_str!("page.html")))
+        .route("/icon.svg", file("image/svg+xml", include_str!("icon.svg")))
         .route("/page.css", file("text/css", include_str!("page.css")))
         .route("/page.js", file("text/javascript", include_str!("page.js")))
         .route("/series.json", get(series))
