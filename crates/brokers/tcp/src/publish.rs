@@ -43,8 +43,8 @@ pub struct TcpBroker {
 struct State {
     /// The connection, while nobody uses it.
     session: Option<Session>,
-    /// The batch that was sent last and not acknowledged. With native frames it is forgotten when its
-    /// call ends; with original frames it stays until it is acknowledged.
+    /// The batch that was sent last and not acknowledged. With native frames the next call forgets
+    /// it; with original frames it stays until it is acknowledged.
     pending: Option<Batch>,
     /// Messages of a batch that was acknowledged in another call than the one they came with.
     acked: HashSet<Tag>,
@@ -91,6 +91,10 @@ impl TcpBroker {
         outcomes: &mut [Option<Outcome>],
         until: Instant,
     ) {
+        if self.writer.frames() == Frames::Native {
+            // What a call left that was dropped half-way.
+            (state.pending, state.acked) = (None, HashSet::new());
+        }
         loop {
             let fault = self.settle_pending(state, until).await;
             events.retain(|event| {
@@ -101,11 +105,7 @@ impl TcpBroker {
                 !is_acked
             });
             if let Some(fault) = fault {
-                state.failed(&events, &fault, outcomes);
-                if self.writer.frames() == Frames::Native {
-                    state.pending = None;
-                }
-                return;
+                return state.failed(&events, &fault, outcomes);
             }
             if events.is_empty() {
                 return;
@@ -118,6 +118,9 @@ impl TcpBroker {
     async fn settle_pending(&self, state: &mut State, until: Instant) -> Option<Fault> {
         let State { session, pending, acked } = state;
         let batch = pending.as_ref()?;
+        if Instant::now() >= until {
+            return Some(Fault::NoTime(Duration::ZERO));
+        }
         // Out of its place while it is used: whoever drops this call takes it along.
         let mut used = match self.session(session.take(), until).await {
             Ok(used) => used,
@@ -150,11 +153,7 @@ impl TcpBroker {
             // Lets a connection that was closed meanwhile notice it.
             yield_now().await;
             if session.is_open() {
-                return if asked_at < until {
-                    Ok(session)
-                } else {
-                    Err(Fault::NoTime(Duration::ZERO))
-                };
+                return Ok(session);
             }
         }
         let dialled = timeout_at(until, Session::dial(&self.target)).await;

@@ -36,6 +36,9 @@ const HANDLED_MAX: usize = 1024;
 const FRAMES_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest wait for the rest of a frame, and for a relay that does not read its acknowledgement.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest silence between frames. Who is gone without a word must not keep a place for ever; a relay
+/// that was only idle connects again.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
 /// How long to leave the system alone when it has no more connections to give.
@@ -236,6 +239,7 @@ impl Connection {
     /// The next line, and its share of the memory.
     async fn line(&mut self, endpoint: &Endpoint) -> Result<(Bytes, OwnedSemaphorePermit), End> {
         let mut searched = 0;
+        let idle_until = Instant::now() + IDLE_TIMEOUT;
         let mut until = None;
         loop {
             let found = self.buffer[searched..].iter().position(|byte| *byte == b'\n');
@@ -249,10 +253,9 @@ impl Connection {
             searched = self.buffer.len();
             self.check(searched + 1, endpoint)?;
             if searched > 0 {
-                // A relay may be silent between frames for as long as it likes, not within one.
                 until = until.or(Some(Instant::now() + FRAME_TIMEOUT));
             }
-            self.read(endpoint, until).await?;
+            self.read(endpoint, until.unwrap_or(idle_until)).await?;
         }
     }
 
@@ -264,15 +267,12 @@ impl Connection {
         Err(End::Malformed(format!("a frame has more than {max} bytes (frame_bytes_max)")))
     }
 
-    async fn read(&mut self, endpoint: &Endpoint, until: Option<Instant>) -> Result<(), End> {
+    async fn read(&mut self, endpoint: &Endpoint, until: Instant) -> Result<(), End> {
         self.buffer.reserve(READ_BYTES);
         let read = self.stream.read_buf(&mut self.buffer);
-        let count = match until {
-            None => read.await?,
-            Some(until) => timeout_at(until, read).await.unwrap_or_else(|_| {
-                Err(io::Error::new(io::ErrorKind::TimedOut, "the rest of a frame did not come"))
-            })?,
-        };
+        let count = timeout_at(until, read).await.unwrap_or_else(|_| {
+            Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came for too long"))
+        })?;
         if count == 0 {
             return Err(End::Over);
         }

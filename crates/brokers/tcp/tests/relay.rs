@@ -15,6 +15,8 @@ use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 const EVENTS: usize = 600;
+/// Events enqueued at once, and most of a frame.
+const BURST: usize = 20;
 
 /// A running relay with an outbox in memory.
 struct Running {
@@ -27,7 +29,11 @@ fn run(broker: Arc<dyn Broker>) -> Running {
     let store = MemoryStore::new(Arc::new(TokioClock::new()));
     let topics = vec!["likes".parse().expect("a pattern")];
     let spec = RouteSpec { name: "likes".to_owned(), topics, shards: 1 };
-    let route = Route { publish_timeout: Duration::from_millis(300), ..Route::new(spec, broker) };
+    let route = Route {
+        publish_timeout: Duration::from_millis(300),
+        in_flight_max: BURST,
+        ..Route::new(spec, broker)
+    };
     let settings = Settings { poll: Duration::from_millis(20), ..Settings::default() };
     let relay = Relay::new(Arc::new(store.clone()), vec![route], settings);
     let stop = CancellationToken::new();
@@ -124,35 +130,30 @@ async fn take(peer: &mut Peer, line: &str, deed: Deed, replica: &mut Replica) ->
     matches!(deed, Deed::Good | Deed::AckTwice | Deed::LoseAck)
 }
 
-/// Consumes until everything has come, now and then badly.
+/// Consumes until everything has come; badly at first, every other frame.
 async fn consume(address: SocketAddr, first: TcpListener, seed: u64) -> Replica {
-    let mut random = fastrand::Rng::with_seed(seed);
     let mut replica = Replica::default();
     let mut deeds: Vec<Deed> = DEEDS.to_vec();
-    random.shuffle(&mut deeds);
-    let mut listener = first;
-    while replica.applied.len() < EVENTS || !deeds.is_empty() {
+    fastrand::Rng::with_seed(seed).shuffle(&mut deeds);
+    let (mut listener, mut frames) = (first, 0);
+    while replica.applied.len() < EVENTS {
         let (stream, _) = listener.accept().await.expect("a connection");
         let mut peer = Peer::new(stream);
-        loop {
+        while replica.applied.len() < EVENTS {
             let line = peer.line().await;
             if line.is_empty() {
                 break;
             }
-            let deed = match random.u32(..3) {
-                0 => deeds.pop().unwrap_or(Deed::Good),
-                _ => Deed::Good,
-            };
-            if !take(&mut peer, &line, deed, &mut replica).await {
-                break;
-            }
-            if replica.applied.len() >= EVENTS && deeds.is_empty() {
+            frames += 1;
+            let bad = if frames % 2 == 1 { deeds.pop() } else { None };
+            if !take(&mut peer, &line, bad.unwrap_or(Deed::Good), &mut replica).await {
                 break;
             }
         }
         drop((peer, listener));
         listener = bind_again(address).await;
     }
+    assert!(deeds.is_empty(), "every deed was done");
     replica
 }
 
@@ -171,9 +172,9 @@ async fn nothing_is_lost_and_nothing_counts_twice(frames: Frames, seed: u64) {
     let relay = run(Arc::new(broker));
     let consuming = tokio::spawn(consume(address, consumer.listener, seed));
     // In bursts, so that newer events come while an older batch is outstanding.
-    for burst in 0..EVENTS / 20 {
-        relay.like(burst * 20..burst * 20 + 20);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    for start in (0..EVENTS).step_by(BURST) {
+        relay.like(start..start + BURST);
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let replica = tokio::time::timeout(Duration::from_secs(90), consuming).await;
     let replica = replica.expect("everything comes in time").expect("no panic");

@@ -22,7 +22,7 @@ use uuid::Uuid;
 /// The deadline of calls that should have an answer long before.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// The deadline of calls that will not be answered.
-pub(crate) const SHORT: Duration = Duration::from_millis(300);
+pub(crate) const SHORT: Duration = Duration::from_millis(500);
 
 /// Waits for what must come.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
