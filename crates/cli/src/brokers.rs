@@ -12,6 +12,7 @@ use posthaste_broker_null::NullBroker;
 use posthaste_broker_rabbitmq as rabbitmq;
 use posthaste_broker_redis as redis;
 use posthaste_broker_stdout::StdoutBroker;
+use posthaste_broker_tcp as tcp;
 use posthaste_core::{Broker, BrokerError, Invalid, Subscriber, Subscription};
 use posthaste_relay::Route;
 
@@ -20,7 +21,7 @@ use crate::config::{BrokerConfig, RouteConfig};
 /// Every scheme.
 pub(crate) const SCHEMES: &[&str] = &[
     "stdout", "null", "memory", "amqp", "amqps", "kafka", "nats", "tls", "redis", "rediss", "mqtt",
-    "mqtts", "http", "https",
+    "mqtts", "http", "https", "tcp",
 ];
 
 /// What a broker is, and its configuration.
@@ -45,6 +46,8 @@ pub(crate) enum Adapter {
     Mqtt(mqtt::Config),
     /// Webhooks.
     Http(http::Config),
+    /// Straight to a consumer.
+    Tcp(tcp::Config),
 }
 
 impl Adapter {
@@ -64,6 +67,7 @@ impl Adapter {
             Self::Redis(config) => Arc::new(redis::RedisBroker::open(config.clone())?),
             Self::Mqtt(config) => Arc::new(mqtt::MqttBroker::open(config.clone())?),
             Self::Http(config) => Arc::new(http::HttpBroker::open(config.clone())?),
+            Self::Tcp(config) => Arc::new(tcp::TcpBroker::open(config.clone())?),
         })
     }
 
@@ -85,6 +89,7 @@ impl Adapter {
             Self::Redis(config) => Box::new(redis::subscribe(config, subscription).await?),
             Self::Mqtt(config) => Box::new(mqtt::subscribe(config, subscription).await?),
             Self::Http(config) => Box::new(http::subscribe(config, subscription).await?),
+            Self::Tcp(config) => Box::new(tcp::subscribe(config, subscription).await?),
         })
     }
 }

@@ -138,6 +138,16 @@ fn webhooks_are_listened_to_at_their_own_address() {
 }
 
 #[test]
+fn batches_over_tcp_are_listened_to_at_their_own_address() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let broker = format!("url = \"tcp://127.0.0.1:{port}\"\nframe_bytes_max = \"1MiB\"");
+    works(&broker, &topic());
+    let there = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+    assert!(doctor(&broker).contains("accepts connections"));
+    drop(there);
+}
+
+#[test]
 fn a_broker_that_is_wrong_is_named_with_what_would_be_right() {
     let cases = [
         ("url = \"mqtt://localhost/?qos=0\"", "PH-2015", "url"),
@@ -153,6 +163,12 @@ fn a_broker_that_is_wrong_is_named_with_what_would_be_right() {
         ("url = \"redis://localhost\"\nprofile = \"avro\"", "PH-2004", "debezium"),
         ("url = \"nats://localhost\"\ndestination = \"{id}\"", "PH-2004", "{topic}"),
         ("url = \"kafak://localhost\"", "PH-2010", "kafka"),
+        ("url = \"tcp://localhost\"", "PH-2015", "port"),
+        ("url = \"tcp://u:hunter2@localhost:1\"", "PH-2015", "nothing else"),
+        ("url = \"tcp://localhost:1\"\nframes = \"gob\"", "PH-2004", "original"),
+        ("url = \"tcp://localhost:1\"\nframe_bytes_max = \"1KiB\"", "PH-2005", "64KiB"),
+        ("url = \"tcp://localhost:1\"\nca_file = \"ca.pem\"", "PH-2002", "ca_file"),
+        ("url = \"tcp://localhost:1\"\ndestination = \"x\"", "PH-2002", "destination"),
     ];
     for (broker, code, word) in cases {
         let config = format!("[[broker]]\nname = \"bus\"\n{broker}\n");

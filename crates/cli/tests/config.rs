@@ -109,7 +109,7 @@ error[PH-2004]: `log.format` is "yaml": not one of the words
 
 error[PH-2010]: `broker[0].url` has the unknown scheme "nul"
   --> posthaste.toml:27:7
-  = help: did you mean `null`? supported: stdout, null, memory, amqp, amqps, kafka, nats, tls, redis, rediss, mqtt, mqtts, http, https
+  = help: did you mean `null`? supported: stdout, null, memory, amqp, amqps, kafka, nats, tls, redis, rediss, mqtt, mqtts, http, https, tcp
 
 error[PH-2007]: `broker[1].name` is "bus", like another before it
   --> posthaste.toml:30:8
@@ -117,7 +117,7 @@ error[PH-2007]: `broker[1].name` is "bus", like another before it
 
 error[PH-2010]: `broker[1].url` has the unknown scheme "stdot"
   --> posthaste.toml:31:7
-  = help: did you mean `stdout`? supported: stdout, null, memory, amqp, amqps, kafka, nats, tls, redis, rediss, mqtt, mqtts, http, https
+  = help: did you mean `stdout`? supported: stdout, null, memory, amqp, amqps, kafka, nats, tls, redis, rediss, mqtt, mqtts, http, https, tcp
 
 error[PH-2004]: `route[0].topics` is a list: it would match nothing
   --> posthaste.toml:35:10

@@ -26,7 +26,7 @@
 //! ```
 //!
 //! Databases are features: `postgres`, `mysql`, `sqlite`; so are brokers: `rabbitmq`, `kafka`, `nats`, `redis`,
-//! `mqtt`, `http`. The helpers for tests are the feature `testing`.
+//! `mqtt`, `http`, `tcp`. The helpers for tests are the feature `testing`.
 
 mod consumer;
 mod database;
@@ -117,6 +117,9 @@ pub use posthaste_broker_rabbitmq as rabbitmq;
 /// Redis streams.
 #[cfg(feature = "redis")]
 pub use posthaste_broker_redis as redis;
+/// Straight to a consumer over TCP.
+#[cfg(feature = "tcp")]
+pub use posthaste_broker_tcp as tcp;
 /// How messages look on a broker: the field `wire` of every broker's `Config`.
 pub use posthaste_wire::{Destination, Profile, Wire};
 

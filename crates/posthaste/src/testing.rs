@@ -17,6 +17,13 @@ use crate::{IntoStore, Relay, RunError};
 /// The route these helpers use, in the test's own database.
 const ROUTE: &str = "posthaste-testing";
 
+/// An empty outbox in memory, on the runtime's clock: for applications that run without a database
+/// in their tests.
+#[must_use]
+pub fn memory_store() -> MemoryStore {
+    MemoryStore::new(Arc::new(posthaste_relay::TokioClock::new()))
+}
+
 /// Every committed message still in the outbox, delivered or not, in the order of the log.
 ///
 /// # Errors

@@ -11,11 +11,13 @@ use posthaste_broker_mqtt as mqtt;
 use posthaste_broker_nats as nats;
 use posthaste_broker_rabbitmq as rabbitmq;
 use posthaste_broker_redis as redis;
+use posthaste_broker_tcp as tcp;
 use posthaste_wire::{Destination, Profile, Wire};
 
 use super::{
     BrokerConfig, Problem, SecretUrl,
     read::{Reading, Section},
+    setting::ByteSize,
     validate::{self, Names},
 };
 use crate::brokers::{Adapter, SCHEMES};
@@ -62,6 +64,7 @@ fn read_adapter(
         "stdout" => return Some(Adapter::Stdout),
         "null" => return Some(Adapter::Null),
         "memory" => return Some(Adapter::Memory),
+        "tcp" => return Some(read_tcp(url, section, reading)),
         _ => {}
     }
     let common = read_common(section, reading);
@@ -161,6 +164,24 @@ fn read_http(
         allow_private: section.or("allow_private", default.allow_private, reading),
         connections,
         ..default
+    })
+}
+
+/// Neither a destination nor TLS: their keys are unknown here.
+fn read_tcp(url: &SecretUrl, section: &mut Section<'_>, reading: &mut Reading) -> Adapter {
+    let default = tcp::Config::new(&url.0);
+    let size = |bytes: usize| ByteSize(bytes as u64);
+    let bounds = size(tcp::Config::FRAME_BYTES_MAX_MIN)..=size(tcp::Config::FRAME_BYTES_MAX_MAX);
+    let max = section.within("frame_bytes_max", size(default.frame_bytes_max), bounds, reading);
+    Adapter::Tcp(tcp::Config {
+        wire: Wire {
+            profile: section.word("profile", default.wire.profile, &Profile::ALL, reading),
+            source: section.or("source", default.wire.source, reading),
+            ..default.wire
+        },
+        frames: section.word("frames", default.frames, &tcp::Frames::ALL, reading),
+        frame_bytes_max: usize::try_from(max.0).unwrap_or(default.frame_bytes_max),
+        url: default.url,
     })
 }
 

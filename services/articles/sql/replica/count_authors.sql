@@ -1,0 +1,3 @@
+-- count_authors: how many authors were liked at all.
+SELECT COUNT(*)
+FROM authors;

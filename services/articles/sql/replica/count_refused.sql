@@ -1,0 +1,3 @@
+-- count_refused: how many messages were no likes as agreed.
+SELECT COUNT(*)
+FROM refused;

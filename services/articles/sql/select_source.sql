@@ -1,0 +1,3 @@
+-- select_source: the name of this outbox.
+SELECT source
+FROM articles_outbox;

@@ -1,0 +1,169 @@
+//! The command line.
+
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+
+/// Articles that can be liked, and a graph of the likes.
+///
+/// Three terminals, nothing to configure: `articles graph`, `articles serve`, `articles load`. Or
+/// `articles demo`, which is all three.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Offer articles over HTTP, and tell consumers of every like
+    Serve(Serve),
+    /// Receive likes, keep them, and draw them: a live page, PNG, SVG and CSV
+    Graph(Graph),
+    /// Like an article 74 times in ten seconds, then check that everything arrived
+    Load(Load),
+    /// All of it in one process, with a consumer that goes away for a while
+    Demo(Demo),
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18889")]
+    pub listen: SocketAddr,
+    /// Where articles are kept: memory:, sqlite:<file> or postgres://...
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "ARTICLES_DATABASE",
+        hide_env_values = true,
+        default_value = "sqlite:articles.db"
+    )]
+    pub database: String,
+    /// A consumer, as name=tcp://host:port; once for each. What a name has received is known by it,
+    /// so keep it
+    #[arg(
+        long = "consumer",
+        value_name = "NAME=URL",
+        default_value = "graph=tcp://127.0.0.1:13311"
+    )]
+    pub consumers: Vec<Consumer>,
+    /// How long a consumer may take to acknowledge before it is sent the same again
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
+    pub ack_timeout: Duration,
+}
+
+/// Options of `graph`.
+#[derive(Debug, Args)]
+pub struct Graph {
+    /// Where to listen for likes
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:13311")]
+    pub listen: SocketAddr,
+    /// Where to offer the page
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:13312")]
+    pub http: SocketAddr,
+    /// Where likes are kept: sqlite:<file>
+    #[arg(long, value_name = "URL", default_value = "sqlite:likes.db")]
+    pub database: String,
+    /// The folder data.png, data.svg and data.csv are written to: at the end, and on POST /draw
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub out: PathBuf,
+}
+
+/// Options of `load`.
+#[derive(Debug, Args)]
+pub struct Load {
+    /// Where `articles serve` listens
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:18889")]
+    pub url: String,
+    /// Where the page of a consumer is; once for each
+    #[arg(long = "graph", value_name = "URL", default_value = "http://127.0.0.1:13312")]
+    pub graphs: Vec<String>,
+    /// Which article to like
+    #[arg(long, value_name = "ID", default_value = "1")]
+    pub article: i64,
+    /// How long to wait for consumers to have everything
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub wait: Duration,
+    /// The folder the graph of these likes is written to
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub out: PathBuf,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// The folder the graph is written to
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub out: PathBuf,
+    /// Go on offering the page until Ctrl-C
+    #[arg(long)]
+    pub stay: bool,
+}
+
+/// A consumer: its name, which is its route's, and where it listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumer {
+    /// What its progress is kept under.
+    pub name: String,
+    /// `tcp://host:port`.
+    pub url: String,
+}
+
+impl FromStr for Consumer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, url)) if !name.is_empty() && url.starts_with("tcp://") => {
+                Ok(Self { name: name.to_owned(), url: url.to_owned() })
+            }
+            _ => Err("must be like graph=tcp://127.0.0.1:13311".to_owned()),
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || "must be a number of seconds, more than 0 and at most 3600".to_owned();
+    let seconds: f64 = text.parse().map_err(|_| wrong())?;
+    if seconds > 0.0 && seconds <= 3600.0 {
+        return Ok(Duration::from_secs_f64(seconds));
+    }
+    Err(wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn nothing_has_to_be_configured() {
+        for command in ["serve", "graph", "load", "demo"] {
+            Cli::try_parse_from(["articles", command]).unwrap();
+        }
+    }
+
+    #[test]
+    fn r7_11_consumers_are_given_once_each() {
+        let args = ["articles", "serve", "--consumer", "a=tcp://h:1", "--consumer", "b=tcp://h:2"];
+        let Command::Serve(serve) = Cli::try_parse_from(args).unwrap().command else {
+            panic!("serve was asked for")
+        };
+        let names: Vec<_> = serve.consumers.iter().map(|consumer| &consumer.name).collect();
+        assert_eq!(names, ["a", "b"]);
+        for wrong in ["tcp://h:1", "=tcp://h:1", "a=http://h:1", "a"] {
+            assert!(wrong.parse::<Consumer>().is_err(), "{wrong}");
+        }
+    }
+}
