@@ -1,0 +1,110 @@
+//! The ledger on real databases, and the outbox beside it.
+
+mod postgres;
+mod sqlite;
+
+use std::sync::Arc;
+
+use posthaste::Message;
+use services_web::database::{self, Failure, Settings};
+use sqlx::{PgPool, SqlitePool};
+
+pub use self::{postgres::PostgresLedger, sqlite::SqliteLedger};
+use crate::{
+    application::{Ledger, LedgerError},
+    domain::{Status, TransactionCreated, Transfer},
+};
+
+/// The database that the environment names.
+#[derive(Clone, Debug)]
+pub enum Database {
+    /// PostgreSQL.
+    Postgres(PgPool),
+    /// A file.
+    Sqlite(SqlitePool),
+}
+
+impl Database {
+    /// Opens it. PostgreSQL need not be there yet.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub async fn open(settings: Settings) -> anyhow::Result<Self> {
+        Ok(match settings {
+            Settings::Postgres(options) => Self::Postgres(database::postgres(*options)),
+            Settings::Sqlite(file) => Self::Sqlite(database::sqlite(&file).await?),
+        })
+    }
+
+    /// The ledger in it.
+    #[must_use]
+    pub fn ledger(&self) -> Arc<dyn Ledger> {
+        match self {
+            Self::Postgres(pool) => Arc::new(PostgresLedger::new(pool.clone())),
+            Self::Sqlite(pool) => Arc::new(SqliteLedger::new(pool.clone())),
+        }
+    }
+
+    /// Makes or updates the tables, ours and the outbox's. Any number of instances may do so at once.
+    ///
+    /// # Errors
+    /// When the database is out of reach, or does not permit it.
+    pub async fn migrate(&self) -> Result<(), Failure> {
+        match self {
+            Self::Postgres(pool) => {
+                database::migrator(postgres::MIGRATIONS).run(pool).await?;
+                posthaste::migrate(pool).await?;
+            }
+            Self::Sqlite(pool) => {
+                database::migrator(sqlite::MIGRATIONS).run(pool).await?;
+                posthaste::migrate(pool).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The message of a new transfer: ordered by the transfer, with the headers consumers filter by.
+fn created(transfer: &Transfer) -> Result<Message, LedgerError> {
+    let event = TransactionCreated::of(transfer);
+    let message = Message::new(TransactionCreated::TOPIC, transfer.id, &event);
+    let message = message.map_err(|invalid| LedgerError::Internal(invalid.field.to_owned()))?;
+    Ok(message
+        .event_type(TransactionCreated::TYPE)
+        .header("event_type", TransactionCreated::TYPE)
+        .header("aggregate_id", transfer.id.to_string()))
+}
+
+impl From<Failure> for LedgerError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unavailable(why) => Self::Unavailable(why),
+            Failure::Internal(why) => Self::Internal(why),
+        }
+    }
+}
+
+impl From<sqlx::Error> for LedgerError {
+    fn from(error: sqlx::Error) -> Self {
+        Failure::from(error).into()
+    }
+}
+
+impl From<posthaste::StoreError> for LedgerError {
+    fn from(error: posthaste::StoreError) -> Self {
+        Failure::from(error).into()
+    }
+}
+
+/// A value that this program cannot have written.
+fn unreadable(what: &str) -> LedgerError {
+    LedgerError::Internal(format!("the stored {what} cannot be read"))
+}
+
+fn status(text: &str) -> Result<Status, LedgerError> {
+    text.parse().map_err(|()| unreadable("status"))
+}
+
+fn number(text: &str) -> Result<i128, LedgerError> {
+    text.parse().map_err(|_| unreadable("balance"))
+}

@@ -1,0 +1,48 @@
+//! Reading a JSON body, with one answer for everything that is wrong with it.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request},
+    http::{HeaderMap, StatusCode, header},
+};
+use serde::de::DeserializeOwned;
+
+use crate::Problem;
+
+/// A body that is one JSON value and nothing after it.
+///
+/// `curl -d` says `application/x-www-form-urlencoded` unless told otherwise, so that is taken for
+/// JSON, and so is a body without a type; any other type is refused with 415.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if !is_json(request.headers()) {
+            return Err(Problem::of(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        let bytes =
+            Bytes::from_request(request, state).await.map_err(|rejection| {
+                match rejection.status() {
+                    StatusCode::BAD_REQUEST => invalid("the body ended early"),
+                    status => Problem::of(status),
+                }
+            })?;
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| invalid(&error.to_string()))
+    }
+}
+
+fn invalid(why: &str) -> Problem {
+    Problem::bad_request("invalid request body").detail(why)
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return true };
+    let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    essence == "application/json"
+        || essence == "application/x-www-form-urlencoded"
+        || (essence.starts_with("application/") && essence.ends_with("+json"))
+}

@@ -1,0 +1,24 @@
+//! What the services of this folder share and a service of yours would take from a framework: the HTTP
+//! server with its limits, the two envelopes, configuration from the environment, JSON logs, metrics,
+//! health, the API's description, and database pools.
+//!
+//! A service is a [`Service`] given to [`run`]; `services/users` is the shortest one to read. What is
+//! deliberately not here: anything of a domain, and any SQL.
+
+mod body;
+pub mod database;
+mod docs;
+mod envelope;
+mod environment;
+mod log;
+mod observe;
+mod server;
+mod service;
+mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use body::Json;
+pub use envelope::{ErrorBody, Problem, Success};
+pub use environment::Environment;
+pub use service::{Ready, Service, main, run};

@@ -1,0 +1,140 @@
+//! The HTTP server: every wait, size and number bounded, and an end that resets nobody.
+
+use std::{io, pin::pin, sync::atomic::Ordering, time::Duration};
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request},
+    http::{HeaderValue, StatusCode, header},
+    middleware,
+};
+use futures::FutureExt;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
+use tower_service::Service as _;
+
+use crate::{
+    envelope,
+    observe::{self, Metrics},
+    stream::{Busy, Patience, Stream},
+};
+
+/// Longest waits.
+const PATIENCE: Patience = Patience {
+    read: Duration::from_secs(10),
+    write: Duration::from_secs(10),
+    idle: Duration::from_secs(120),
+};
+
+/// From the end of a request's headers to its answer: the rest of the body, and the handler.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// From the signal to the end, whatever is still open then.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long idle connections stay open after the signal: what a client sent meanwhile is answered, and
+/// the answer tells it to close.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// Largest body.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Most bytes of a request's line and headers.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// Most connections; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// The layers around every route, from the innermost.
+pub(crate) fn layered(router: Router, metrics: &Metrics) -> Router {
+    router
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(CatchPanicLayer::new())
+        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIMEOUT))
+        .layer(middleware::from_fn(envelope::errors))
+        .layer(middleware::from_fn_with_state(metrics.clone(), observe::requests))
+}
+
+/// Serves until stopped, then until everything accepted is answered, at most [`DRAIN_TIMEOUT`].
+pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+    let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = TaskTracker::new();
+    let start = |stream: TcpStream, place| {
+        let connection = connection(stream, router.clone(), stop.clone());
+        connections.spawn(async move {
+            connection.await;
+            drop(place);
+        });
+    };
+    loop {
+        let accept = async {
+            let place = places.clone().acquire_owned().await.ok()?;
+            Some((listener.accept().await, place))
+        };
+        match stop.run_until_cancelled(accept).await.flatten() {
+            Some((Ok((stream, _)), place)) => start(stream, place),
+            Some((Err(error), _)) => pause_after(&error).await,
+            None => break,
+        }
+    }
+    // Those who connected before the signal are served; closing the listener would reset them.
+    while let (Some(Ok((stream, _))), Ok(place)) =
+        (listener.accept().now_or_never(), places.clone().try_acquire_owned())
+    {
+        start(stream, place);
+    }
+    drop(listener);
+    connections.close();
+    tracing::info!(connections = connections.len(), "stopping");
+    if timeout(DRAIN_TIMEOUT, connections.wait()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "stopped with connections open");
+    }
+}
+
+/// Errors of accepting are either of one connection, or the process is out of files, which passes.
+async fn pause_after(error: &io::Error) {
+    tracing::warn!(reason = %error, "a connection could not be accepted");
+    sleep(Duration::from_millis(50)).await;
+}
+
+async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) {
+    // Answers are small and wait for nobody.
+    let _ = stream.set_nodelay(true);
+    let busy = Busy::default();
+    let io = TokioIo::new(Stream::new(stream, PATIENCE, busy.clone()));
+    let stopping = stop.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        busy.store(true, Ordering::Relaxed);
+        let answer = router.clone().call(request);
+        let stopping = stopping.clone();
+        async move {
+            let mut response = answer.await?;
+            if stopping.is_cancelled() {
+                response
+                    .headers_mut()
+                    .insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(HEAD_BYTES_MAX).header_read_timeout(None);
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let linger = async {
+        stop.cancelled().await;
+        sleep(LINGER).await;
+    };
+    // How a connection ends is the client's business: it was answered, or it is gone.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = linger => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}

@@ -1,0 +1,159 @@
+//! A service from its start to its end.
+
+use std::{
+    future::{Future, pending},
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context;
+use async_trait::async_trait;
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use futures::future::BoxFuture;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::Level;
+use utoipa::openapi::OpenApi;
+
+use crate::{Environment, Problem, docs, log, observe::Metrics, server};
+
+/// Time between two tidyings of the metrics.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Whether a service can do its work.
+#[async_trait]
+pub trait Ready: Send + Sync {
+    /// `Err` says why not, in words that may be shown to anybody.
+    async fn ready(&self) -> Result<(), String>;
+}
+
+/// What makes a service out of a router.
+pub struct Service {
+    /// Names of metrics start with it.
+    pub metrics_prefix: &'static str,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its routes.
+    pub router: Router,
+    /// Their description.
+    pub api: OpenApi,
+    /// For `/readyz`.
+    pub ready: Arc<dyn Ready>,
+    /// Work that goes on beside the answering, from the start: making the tables, for one. Its end is
+    /// nothing special; its error ends the service.
+    pub beside: BoxFuture<'static, anyhow::Result<()>>,
+}
+
+impl Service {
+    /// Where to listen: `SERVER_HOST`, this machine alone unless set, and `SERVER_PORT`.
+    pub fn address(environment: &mut Environment, port_default: u16) -> SocketAddr {
+        let loopback = std::net::Ipv4Addr::LOCALHOST.into();
+        let host = environment.parse("SERVER_HOST", loopback, "an IP address");
+        let port = environment.parse("SERVER_PORT", port_default, "a port, 0 to 65535");
+        SocketAddr::new(host, port)
+    }
+}
+
+/// What `main` of a service does: read the environment, start logging, run, log the error, and the exit
+/// code. `name` is the crate whose lines are logged at `LOG_LEVEL`.
+pub async fn main<F>(name: &str, start: impl FnOnce(Environment) -> F) -> ExitCode
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let mut environment = Environment::of_process();
+    let level = environment.parse("LOG_LEVEL", Level::INFO, "error, warn, info, debug or trace");
+    log::start(name, level);
+    match start(environment).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(reason = format!("{error:#}"), "ended");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a service until SIGINT or SIGTERM, and lets it finish what it has begun.
+///
+/// # Errors
+/// When the address cannot be had, or the work beside fails.
+pub async fn run(service: Service) -> anyhow::Result<()> {
+    let Service { metrics_prefix, address, router, api, ready, beside } = service;
+    let metrics = Metrics::install(metrics_prefix)?;
+    let router = server::layered(
+        router.merge(utilities(metrics.clone(), ready)).merge(docs::router(api)),
+        &metrics,
+    );
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("SERVER_HOST and SERVER_PORT name {address}"))?;
+    tracing::info!(address = %listener.local_addr()?, "listening");
+    let stop = CancellationToken::new();
+    let beside = async {
+        beside.await?;
+        pending().await
+    };
+    let upkeep = async {
+        let mut ticks = tokio::time::interval(UPKEEP_EVERY);
+        loop {
+            ticks.tick().await;
+            metrics.upkeep();
+        }
+    };
+    let signalled = async {
+        signals().await?;
+        stop.cancel();
+        pending().await
+    };
+    tokio::select! {
+        () = server::serve(listener, router, stop.clone()) => {}
+        result = beside => return result,
+        result = signalled => return result,
+        () = upkeep => {}
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Waits for the order to stop.
+async fn signals() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn utilities(metrics: Metrics, ready: Arc<dyn Ready>) -> Router {
+    let metrics = get(async move || {
+        let kind = "text/plain; version=0.0.4; charset=utf-8";
+        ([(header::CONTENT_TYPE, kind)], metrics.render())
+    });
+    Router::new()
+        .route("/livez", get(async || "ok\n"))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .with_state(ready)
+        .route("/metrics", metrics)
+}
+
+async fn readyz(State(ready): State<Arc<dyn Ready>>) -> Response {
+    match ready.ready().await {
+        Ok(()) => "ok\n".into_response(),
+        Err(why) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not ready").detail(why).into_response()
+        }
+    }
+}
