@@ -11,6 +11,10 @@ use serde_json::json;
 use support::{
     DEADLINE, Peer, SHORT, all, broker_to, delivery, event, events, publish, subscriber, within,
 };
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 async fn receive(subscriber: &mut TcpSubscriber) -> Incoming {
     within("a message", subscriber.receive()).await.expect("a message")
@@ -279,6 +283,41 @@ async fn frame_beyond_the_limit_ends_its_connection_before_it_ends() {
     // Without a line break: nobody waits for the end of it.
     peer.send(vec![b'x'; limit]).await;
     peer.until_closed().await;
+}
+
+#[tokio::test]
+async fn frames_that_never_end_take_so_much_memory_together_and_no_more() {
+    let mut subscriber = subscriber("127.0.0.1:0").await;
+    let address = subscriber.address();
+    let piece = vec![b'x'; 15 * 1024 * 1024];
+    // Each fits a frame; the fifth does not fit beside the others.
+    let mut peers = Vec::new();
+    for _ in 0..4 {
+        let mut peer = Peer::dial(address).await;
+        peer.send(&piece).await;
+        peers.push(peer);
+    }
+    let ended = async {
+        loop {
+            let mut stream = TcpStream::connect(address).await.expect("it listens");
+            // Cut while it sends, or right after.
+            let _ = stream.write_all(&piece).await;
+            if !matches!(stream.read(&mut [0]).await, Ok(1..)) {
+                return;
+            }
+        }
+    };
+    within("the end of one too many", ended).await;
+    drop(peers);
+    // Whoever comes then finds room again.
+    let messages = [event(1)];
+    let broker = broker_to(address);
+    let publishing = async {
+        while publish(&broker, &messages, DEADLINE).await != ["acked"] {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("room", async { tokio::join!(publishing, next(&mut subscriber)) }).await;
 }
 
 #[tokio::test]
