@@ -16,7 +16,7 @@ use std::{
 use anyhow::Context;
 use futures::FutureExt;
 use posthaste::{
-    Incoming, Start, Subscriber, Subscription,
+    Incoming, Sharing, Start, Subscriber, Subscription,
     tcp::{Config, TcpSubscriber},
 };
 use tokio::{net::TcpListener, sync::watch};
@@ -62,7 +62,12 @@ impl Graph {
         let replica = Replica::open(&args.database).await.context("cannot open the replica")?;
         let config = Config::new(format!("tcp://{}", args.listen));
         let topics = vec![TOPIC.parse().context("a topic is a pattern")?];
-        let subscription = Subscription { name: None, topics, start: Start::Beginning };
+        let subscription = Subscription {
+            name: None,
+            topics,
+            start: Start::Beginning,
+            sharing: Sharing::Competing,
+        };
         let subscriber = posthaste::tcp::subscribe(&config, &subscription).await?;
         let page = TcpListener::bind(args.http)
             .await

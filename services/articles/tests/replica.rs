@@ -20,7 +20,7 @@ fn like(source: &str, seq: i64, author: i64, timestamp: &str) -> Incoming {
     let message = Message::new("articles", 1, &event).expect("a message");
     let provenance =
         Provenance { source: Some(source.to_owned()), seq: Some(seq), ..Provenance::default() };
-    Incoming { message: message.event_type("ArticleLiked"), provenance, receipt: 0 }
+    Incoming { message: message.event_type("ArticleLiked"), provenance, receipt: 0, lane: None }
 }
 
 #[tokio::test]

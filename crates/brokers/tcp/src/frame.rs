@@ -389,7 +389,7 @@ mod tests {
 
     fn delivery(seq: Seq, message: Message) -> Delivery {
         let enqueued_at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        Delivery { seq, message, enqueued_at, attempt: 1, redriven: 0 }
+        Delivery { seq, message, enqueued_at, attempt: 1, redriven: 0, floor: None }
     }
 
     fn batch(writer: &Writer, deliveries: &[Delivery]) -> Batch {

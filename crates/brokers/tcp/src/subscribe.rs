@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use posthaste_core::{BrokerError, Incoming, Subscriber, Subscription, TopicPattern};
+use posthaste_core::{BrokerError, Incoming, Sharing, Subscriber, Subscription, TopicPattern};
 use tokio::{
     net::TcpListener,
     sync::{OwnedSemaphorePermit, mpsc, watch},
@@ -65,6 +65,13 @@ pub async fn subscribe(
 ) -> Result<TcpSubscriber, BrokerError> {
     let failed = |message: String| BrokerError { message, source: None };
     let target = config.target().map_err(|invalid| failed(invalid.to_string()))?;
+    if subscription.sharing == Sharing::Ordered {
+        return Err(failed(
+            "a producer that reconnects sends again beside what is still being handled: there is no \
+             ordered subscription"
+                .to_owned(),
+        ));
+    }
     if config.frames != Frames::Native {
         return Err(failed("only native frames can be received: set `frames`".to_owned()));
     }
@@ -164,7 +171,7 @@ impl TcpSubscriber {
             let receipt = self.next_receipt;
             self.next_receipt += 1;
             self.open.insert(receipt, (Arc::clone(&current.progress), place));
-            return Some(Incoming { message, provenance, receipt });
+            return Some(Incoming { message, provenance, receipt, lane: None });
         }
         self.current = None;
         None

@@ -200,7 +200,7 @@ impl FileSubscriber {
             for event in &events {
                 let (message, provenance) = self.wire.decode(received(event), &NAMES);
                 if self.topics.iter().any(|pattern| pattern.matches(&message.topic)) {
-                    self.read.push_back(Incoming { message, provenance, receipt: 0 });
+                    self.read.push_back(Incoming { message, provenance, receipt: 0, lane: None });
                 }
             }
         }

@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use posthaste_broker_tcp::{Config, TcpBroker, subscribe};
 use posthaste_conformance::broker::{self, Bed, Faults, Fixture, Traits};
 use posthaste_core::{
-    Broker, BrokerError, Incoming, MessageId, Start, Subscriber, Subscription, TopicPattern,
+    Broker, BrokerError, Incoming, MessageId, Sharing, Start, Subscriber, Subscription,
+    TopicPattern,
 };
 use posthaste_wire::{Profile, Wire};
 use tokio::{
@@ -79,7 +80,8 @@ impl LoopbackBed {
         let wire = Wire { profile, ..Wire::default() };
         let config = Config { wire, ..Config::new(format!("tcp://{at}")) };
         let topics = vec!["*".parse().expect("a pattern")];
-        let everything = Subscription { name: None, topics, start: Start::New };
+        let everything =
+            Subscription { name: None, topics, start: Start::New, sharing: Sharing::Competing };
         let (listeners, is_frozen) = (Arc::clone(&self.listeners), Arc::clone(&self.is_frozen));
         let (started, starts) = oneshot::channel();
         // On its own, because a case that is over takes its tasks along, and not this.

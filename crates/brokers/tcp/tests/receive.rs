@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use posthaste_broker_tcp::{Config, Frames, TcpSubscriber, subscribe};
-use posthaste_core::{Incoming, Message, Start, Subscriber, Subscription};
+use posthaste_core::{Incoming, Message, Sharing, Start, Subscriber, Subscription};
 use posthaste_wire::{Profile, Wire};
 use serde_json::json;
 use support::{
@@ -50,7 +50,12 @@ async fn messages_arrive_as_they_were_in_every_profile() {
         [b"{\"a\":1.10}", b"null", b"{\n\"pretty\": true\r\n}", b"\n", b"", b"\xff\0", b" 1 "];
     for (_, profile) in Profile::ALL {
         let everything = vec!["*".parse().unwrap()];
-        let subscription = Subscription { name: None, topics: everything, start: Start::New };
+        let subscription = Subscription {
+            name: None,
+            topics: everything,
+            start: Start::New,
+            sharing: Sharing::Competing,
+        };
         let wire = Wire { profile, source: "/shop".to_owned(), ..Wire::default() };
         let config = Config { wire, ..Config::new("tcp://127.0.0.1:0") };
         let mut subscriber = subscribe(&config, &subscription).await.unwrap();
@@ -227,8 +232,12 @@ async fn several_relays_are_served_at_once() {
 
 #[tokio::test]
 async fn other_topics_are_acknowledged_and_skipped() {
-    let subscription =
-        Subscription { name: None, topics: vec!["t".parse().unwrap()], start: Start::New };
+    let subscription = Subscription {
+        name: None,
+        topics: vec!["t".parse().unwrap()],
+        start: Start::New,
+        sharing: Sharing::Competing,
+    };
     let mut subscriber = subscribe(&Config::new("tcp://127.0.0.1:0"), &subscription).await.unwrap();
     let mut peer = Peer::dial(subscriber.address()).await;
     peer.send(frame("b", &[1, 2]).replace("\"t\"", "\"other\"")).await;
@@ -269,8 +278,12 @@ async fn what_is_no_frame_ends_its_connection_and_no_other() {
 #[tokio::test]
 async fn frame_beyond_the_limit_ends_its_connection_before_it_ends() {
     let limit = Config::FRAME_BYTES_MAX_MIN;
-    let subscription =
-        Subscription { name: None, topics: vec!["*".parse().unwrap()], start: Start::New };
+    let subscription = Subscription {
+        name: None,
+        topics: vec!["*".parse().unwrap()],
+        start: Start::New,
+        sharing: Sharing::Competing,
+    };
     let config = Config { frame_bytes_max: limit, ..Config::new("tcp://127.0.0.1:0") };
     let mut subscriber = subscribe(&config, &subscription).await.unwrap();
     let mut peer = Peer::dial(subscriber.address()).await;
@@ -410,7 +423,12 @@ async fn next_topic(subscriber: &mut TcpSubscriber) -> String {
 
 #[tokio::test]
 async fn original_frames_and_taken_addresses_cannot_be_subscribed_to() {
-    let subscription = Subscription { name: None, topics: Vec::new(), start: Start::New };
+    let subscription = Subscription {
+        name: None,
+        topics: Vec::new(),
+        start: Start::New,
+        sharing: Sharing::Competing,
+    };
     let first = subscriber("127.0.0.1:0").await;
     let taken = Config::new(format!("tcp://{}", first.address()));
     let error = subscribe(&taken, &subscription).await.unwrap_err();

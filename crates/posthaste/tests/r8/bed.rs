@@ -54,10 +54,7 @@ pub(crate) trait Base: Database<Pool: IntoStore> + 'static {
     }
 
     /// One number.
-    fn number<N: FromStr>(
-        pool: &Self::Pool,
-        sql: &'static str,
-    ) -> impl Future<Output = N> + Send {
+    fn number<N: FromStr>(pool: &Self::Pool, sql: &'static str) -> impl Future<Output = N> + Send {
         async move {
             let texts = Self::look(pool, sql).await;
             texts[0].parse().ok().expect("a number")
@@ -125,7 +122,8 @@ base!(Sqlite, SqliteConnection, SqlitePool, {
     const INBOX: &'static str = "SELECT CAST(count(*) AS TEXT) FROM posthaste_inbox";
     const LANES: &'static str = "SELECT watermark FROM posthaste_inbox_lane";
     const LETTERS: &'static str = "SELECT CAST(count(*) AS TEXT) FROM posthaste_inbox_dead";
-    const EXPIRE: &'static str = "UPDATE posthaste_lease SET expires_at = 0 WHERE relay IS NOT NULL";
+    const EXPIRE: &'static str =
+        "UPDATE posthaste_lease SET expires_at = 0 WHERE relay IS NOT NULL";
     const AGE: &'static str = "UPDATE posthaste_inbox SET at = at - 365 * 86400.0";
     const ROW_BYTES: &'static str = "SELECT CAST(length(name) + length(n) AS TEXT) FROM entity";
 

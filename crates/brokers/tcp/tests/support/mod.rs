@@ -8,7 +8,7 @@ use std::{
 };
 
 use posthaste_broker_tcp::{Config, Frames, TcpBroker, TcpSubscriber, subscribe};
-use posthaste_core::{Broker, Delivery, Message, MessageId, Outcome, Start, Subscription};
+use posthaste_core::{Broker, Delivery, Message, MessageId, Outcome, Sharing, Start, Subscription};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -46,7 +46,7 @@ pub(crate) fn delivery(seq: i64, message: Message) -> Arc<Delivery> {
     let id = MessageId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0000 + seq as u128));
     let enqueued_at = UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456);
     let message = Message { id, ..message };
-    Arc::new(Delivery { seq, message, enqueued_at, attempt: 1, redriven: 0 })
+    Arc::new(Delivery { seq, message, enqueued_at, attempt: 1, redriven: 0, floor: None })
 }
 
 /// Outcomes in two words each.
@@ -165,7 +165,12 @@ pub(crate) fn native_ack(frame: &Value, position: i64) -> String {
 /// A subscriber to everything, at this address.
 pub(crate) async fn subscriber(address: &str) -> TcpSubscriber {
     let everything = vec!["*".parse().expect("a pattern")];
-    let subscription = Subscription { name: None, topics: everything, start: Start::New };
+    let subscription = Subscription {
+        name: None,
+        topics: everything,
+        start: Start::New,
+        sharing: Sharing::Competing,
+    };
     let config = Config::new(format!("tcp://{address}"));
     subscribe(&config, &subscription).await.expect("a free port")
 }
