@@ -35,7 +35,7 @@ pub struct Serve {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:18889")]
     pub listen: SocketAddr,
-    /// Where articles are kept: memory:, sqlite:<file> or postgres://...
+    /// Where articles are kept: memory:, sqlite:FILE or postgres://...
     #[arg(
         long,
         value_name = "URL",
@@ -66,7 +66,7 @@ pub struct Graph {
     /// Where to offer the page
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:13312")]
     pub http: SocketAddr,
-    /// Where likes are kept: sqlite:<file>
+    /// Where likes are kept: sqlite:FILE
     #[arg(long, value_name = "URL", default_value = "sqlite:likes.db")]
     pub database: String,
     /// The folder data.png, data.svg and data.csv are written to: at the end, and on POST /draw

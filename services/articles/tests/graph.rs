@@ -43,6 +43,25 @@ async fn r7_08_a_killed_consumer_comes_back_with_what_it_acknowledged_and_knows_
 }
 
 #[tokio::test]
+async fn r7_08_what_is_not_kept_yet_is_not_acknowledged() {
+    let (mut graph, frame) = (Graph::start().await, frame(3).await);
+    // While somebody else writes to its file, the consumer cannot.
+    let file = graph.folder.path().join("likes.db");
+    let pool = sqlx::SqlitePool::connect(&format!("sqlite:{}", file.display())).await.unwrap();
+    let lock = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let (listen, line) = (graph.listen.clone(), frame.clone());
+    let mut answer = tokio::spawn(async move { replay(&listen, &line, 1).await });
+    let early = tokio::time::timeout(std::time::Duration::from_millis(500), &mut answer).await;
+    assert!(early.is_err(), "acknowledged before it was kept");
+    lock.rollback().await.unwrap();
+    assert_eq!(answer.await.unwrap().len(), 1);
+    // From then on it may die at any time.
+    graph.kill().await;
+    graph.come_back().await;
+    graph.has(3).await;
+}
+
+#[tokio::test]
 async fn r7_08_likes_of_several_producers_are_kept_apart_and_counted_together() {
     let graph = Graph::start().await;
     let consumers = [("graph", graph.listen.as_str())];

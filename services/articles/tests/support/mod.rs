@@ -104,6 +104,18 @@ impl Program {
     }
 }
 
+/// A free address that stays free while its owner is away: its port is not among those the system
+/// gives to whoever asks for any.
+fn lasting_address() -> String {
+    loop {
+        let port = 20_000 + uuid::Uuid::new_v4().as_u128() % 10_000;
+        let address = format!("127.0.0.1:{port}");
+        if std::net::TcpListener::bind(&address).is_ok() {
+            return address;
+        }
+    }
+}
+
 /// `articles graph` that can go away and come back.
 pub(crate) struct Graph {
     pub(crate) folder: TempDir,
@@ -117,8 +129,8 @@ impl Graph {
     pub(crate) async fn start() -> Self {
         let mut graph = Self {
             folder: tempfile::tempdir().expect("a folder"),
-            listen: "127.0.0.1:0".to_owned(),
-            page: "127.0.0.1:0".to_owned(),
+            listen: lasting_address(),
+            page: lasting_address(),
             program: None,
             client: articles::load::client().expect("a client"),
         };
