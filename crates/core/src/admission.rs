@@ -288,7 +288,7 @@ impl InboxRule {
         source: &str,
     ) -> Result<Watermark, InboxError> {
         let text = connection.lock_lane(lane).await?;
-        if text.is_empty() && !connection.accept_log(&self.consumer, source, lane.log).await? {
+        if text.is_empty() && !connection.accept_log(lane, source).await? {
             return Err(InboxError::OtherLog {
                 consumer: self.consumer.clone(),
                 source_name: source.to_owned(),
