@@ -92,8 +92,8 @@ pub enum InboxError {
     /// The source counts from the beginning again.
     #[error(
         "[PH-3003] source `{source_name}` sends from another log ({log}) than the one consumer \
-         `{consumer}` knows: it was restored from a backup, or two outboxes have the same source \
-         name; `posthaste inbox adopt --consumer {consumer} --source {source_name} --log {log}` goes \
+         `{consumer}` knows: it was restored from a backup or promoted, its route got other topics, \
+         or two routes or outboxes of that name send the same topic; `posthaste inbox adopt --consumer {consumer} --source {source_name} --log {log}` goes \
          on with it, and what it sends again takes effect again"
     )]
     OtherLog {
