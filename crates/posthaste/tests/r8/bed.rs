@@ -18,6 +18,8 @@ pub(crate) trait Base: Database<Pool: IntoStore> + 'static {
     const INBOX: &'static str;
     const LANES: &'static str;
     const LETTERS: &'static str;
+    /// Whether two handlers may be at work at the same time.
+    const HAS_CONCURRENT_WRITERS: bool;
     /// Ends every lease, as time would.
     const EXPIRE: &'static str;
     /// Makes ids recorded look a year older.
@@ -54,10 +56,7 @@ pub(crate) trait Base: Database<Pool: IntoStore> + 'static {
     }
 
     /// One number.
-    fn number<N: FromStr>(
-        pool: &Self::Pool,
-        sql: &'static str,
-    ) -> impl Future<Output = N> + Send {
+    fn number<N: FromStr>(pool: &Self::Pool, sql: &'static str) -> impl Future<Output = N> + Send {
         async move {
             let texts = Self::look(pool, sql).await;
             texts[0].parse().ok().expect("a number")
@@ -104,6 +103,7 @@ macro_rules! base {
 base!(Postgres, PgConnection, PgPool, {
     const INBOX: &'static str = "SELECT count(*)::text FROM posthaste.inbox";
     const LANES: &'static str = "SELECT watermark FROM posthaste.inbox_lane";
+    const HAS_CONCURRENT_WRITERS: bool = true;
     const LETTERS: &'static str = "SELECT count(*)::text FROM posthaste.inbox_dead";
     const EXPIRE: &'static str =
         "UPDATE posthaste.lease SET expires_at = now() - interval '1 hour' WHERE relay IS NOT NULL";
@@ -124,8 +124,10 @@ base!(Postgres, PgConnection, PgPool, {
 base!(Sqlite, SqliteConnection, SqlitePool, {
     const INBOX: &'static str = "SELECT CAST(count(*) AS TEXT) FROM posthaste_inbox";
     const LANES: &'static str = "SELECT watermark FROM posthaste_inbox_lane";
+    const HAS_CONCURRENT_WRITERS: bool = false;
     const LETTERS: &'static str = "SELECT CAST(count(*) AS TEXT) FROM posthaste_inbox_dead";
-    const EXPIRE: &'static str = "UPDATE posthaste_lease SET expires_at = 0 WHERE relay IS NOT NULL";
+    const EXPIRE: &'static str =
+        "UPDATE posthaste_lease SET expires_at = 0 WHERE relay IS NOT NULL";
     const AGE: &'static str = "UPDATE posthaste_inbox SET at = at - 365 * 86400.0";
     const ROW_BYTES: &'static str = "SELECT CAST(length(name) + length(n) AS TEXT) FROM entity";
 
@@ -199,14 +201,14 @@ pub(crate) async fn emit<DB: Base>(
 macro_rules! on_each_database {
     ($($name:ident),* $(,)?) => {
         mod on_postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
             async fn $name() {
                 super::$name::<sqlx::Postgres>().await;
             })*
         }
 
         mod on_sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
             async fn $name() {
                 super::$name::<sqlx::Sqlite>().await;
             })*
