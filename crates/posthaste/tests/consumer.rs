@@ -13,7 +13,7 @@ use std::{
 use desk::{Desk, message, number, placed};
 use posthaste::{
     Backoff, Consumer, ConsumerBuilder, ConsumerError, HandlerError, InboxError, InboxStore,
-    Message, Relay, RetryPolicy, Sharing, Start, Store, Subscription,
+    Message, Relay, RetryPolicy, Running, Sharing, Start, Store, Subscription,
     sqlite::{Inbox, Outbox, SqliteStore},
 };
 use posthaste_broker_memory::{MemoryBroker, Script};
@@ -355,18 +355,13 @@ async fn r8_06_a_window_that_is_too_short_is_refused_at_the_start() {
     assert_eq!(nothing.unwrap_err().problems.len(), 4);
 }
 
-/// From an outbox through relays that are killed, a broker that loses answers and refuses, and a
-/// consumer that is killed, to effects that happen once, by position alone.
-#[tokio::test]
-async fn r8_06_by_position_from_outbox_to_effects_through_crashes() {
-    let producer = Bed::new().await;
-    let bed = Bed::new().await;
+/// A broker that loses answers and messages, and refuses number 13 until someone sends it again.
+fn troubled_broker() -> MemoryBroker {
     let broker = MemoryBroker::new();
     let calls = AtomicU32::new(0);
     broker.set_rule(move |delivery| {
         let lost = || Outcome::Unknown(Failure::new("lost", "the answer was lost"));
         match (number_in(&delivery.message), calls.fetch_add(1, SeqCst) % 7) {
-            // Refused until someone sends it again.
             (13, _) if delivery.redriven == 0 => {
                 Script::Refuse(Outcome::Rejected(Failure::new("no", "refused")))
             }
@@ -375,26 +370,39 @@ async fn r8_06_by_position_from_outbox_to_effects_through_crashes() {
             _ => Script::Take,
         }
     });
+    broker
+}
+
+/// A relay whose lease runs out soon after it is killed.
+fn impatient_relay(producer: &Bed, broker: &MemoryBroker) -> Running {
+    let retry = RetryPolicy { backoff: AT_ONCE, attempts_max: 2, ..RetryPolicy::default() };
+    Relay::builder(producer.pool.clone())
+        .route("all", "*", Arc::new(broker.clone()))
+        .retry(retry)
+        .publish_timeout(Duration::from_millis(100))
+        .settings(|settings| {
+            settings.lease = Duration::from_millis(300);
+            settings.poll = Duration::from_millis(20);
+        })
+        .build()
+        .expect("a relay")
+        .spawn()
+}
+
+/// From an outbox through relays that are killed, a broker that loses answers and refuses, and a
+/// consumer that is killed, to effects that happen once, by position alone.
+#[tokio::test]
+async fn r8_06_by_position_from_outbox_to_effects_through_crashes() {
+    let producer = Bed::new().await;
+    let bed = Bed::new().await;
+    let broker = troubled_broker();
     let subscription = Subscription {
         name: Some("c".to_owned()),
         topics: vec!["orders".parse().unwrap()],
         start: Start::Beginning,
         sharing: Sharing::Ordered,
     };
-    let relay = || {
-        let retry = RetryPolicy { backoff: AT_ONCE, attempts_max: 2, ..RetryPolicy::default() };
-        Relay::builder(producer.pool.clone())
-            .route("all", "*", Arc::new(broker.clone()))
-            .retry(retry)
-            .publish_timeout(Duration::from_millis(100))
-            .settings(|settings| {
-                settings.lease = Duration::from_millis(300);
-                settings.poll = Duration::from_millis(20);
-            })
-            .build()
-            .unwrap()
-            .spawn()
-    };
+    let relay = || impatient_relay(&producer, &broker);
     let consumer = || {
         let subscriber = Box::new(broker.subscribe_to(&subscription));
         let inbox = Inbox::new("c").watermark();

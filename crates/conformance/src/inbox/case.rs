@@ -12,6 +12,9 @@ use crate::verdict::{Verdict, completion, text_of};
 /// Longest a case may take: it is stuck then. Generous, because machines that test are busy.
 const CASE_TIME_MAX: Duration = Duration::from_secs(120);
 
+/// What a case is while it runs.
+pub(super) type Finding = BoxFuture<'static, Result<(), InboxError>>;
+
 /// A fact about inboxes, and how to find out whether it holds for one.
 #[derive(Clone, Copy)]
 pub struct Case {
@@ -19,7 +22,7 @@ pub struct Case {
     pub name: &'static str,
     /// It means something only where several transactions may be open at once.
     pub needs_concurrent_writers: bool,
-    pub(super) run: fn(Arc<dyn Bed>) -> BoxFuture<'static, Result<(), InboxError>>,
+    pub(super) run: fn(Arc<dyn Bed>) -> Finding,
 }
 
 impl Case {
