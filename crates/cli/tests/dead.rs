@@ -8,8 +8,8 @@ mod support;
 use std::time::Duration;
 
 use posthaste_core::{
-    Claim, Failure, Fetch, InboxConnection, Letter, Message, MessageId, Next, Park, Provenance,
-    RelayId, Repark, RouteSpec, Settlement, Shard, Store,
+    Claim, Failure, Fetch, InboxConnection, LaneKey, Letter, Message, MessageId, Next, Park,
+    Provenance, RelayId, Repark, RouteSpec, Settlement, Shard, Store,
 };
 use posthaste_store_sqlite::SqliteStore;
 use serde_json::Value;
@@ -161,7 +161,13 @@ async fn with_consumers_letter() -> (Bundle, MessageId) {
     let mut tx = posthaste_store_sqlite::begin(store.pool()).await.unwrap();
     let mut inbox = posthaste_store_sqlite::Inbox::new(&mut tx).unwrap();
     inbox.bury(&letter, &Failure::new("handler", "no such account")).await.unwrap();
-    inbox.accept_log("billing", "/shop", Uuid::nil()).await.unwrap();
+    let lane = LaneKey {
+        consumer: "billing".to_owned(),
+        log: Uuid::nil(),
+        lane: "lane".to_owned(),
+        topic: "orders".to_owned(),
+    };
+    assert!(inbox.accept_log(&lane, "/shop").await.unwrap());
     tx.commit().await.unwrap();
     store.pool().close().await;
     (t, id)

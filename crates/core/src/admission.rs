@@ -92,8 +92,8 @@ pub enum InboxError {
     /// The source counts from the beginning again.
     #[error(
         "[PH-3003] source `{source_name}` sends from another log ({log}) than the one consumer \
-         `{consumer}` knows: it was restored from a backup, or two outboxes have the same source \
-         name; `posthaste inbox adopt --consumer {consumer} --source {source_name} --log {log}` goes \
+         `{consumer}` knows: it was restored from a backup or promoted, its route got other topics, \
+         or two routes or outboxes of that name send the same topic; `posthaste inbox adopt --consumer {consumer} --source {source_name} --log {log}` goes \
          on with it, and what it sends again takes effect again"
     )]
     OtherLog {
@@ -288,7 +288,7 @@ impl InboxRule {
         source: &str,
     ) -> Result<Watermark, InboxError> {
         let text = connection.lock_lane(lane).await?;
-        if text.is_empty() && !connection.accept_log(&self.consumer, source, lane.log).await? {
+        if text.is_empty() && !connection.accept_log(lane, source).await? {
             return Err(InboxError::OtherLog {
                 consumer: self.consumer.clone(),
                 source_name: source.to_owned(),

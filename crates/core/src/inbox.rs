@@ -89,17 +89,13 @@ pub trait InboxConnection: Send {
         tally: Tally,
     ) -> Result<(), StoreError>;
 
-    /// Whether the consumer takes messages of this log from this source: the first log of a source
-    /// is accepted here, others by [`InboxStore::adopt_log`].
+    /// Whether the consumer takes messages of this topic of this log from this source: the first log
+    /// that a source sends the topic from is accepted here, others by [`InboxStore::adopt_log`].
+    /// (Every route of a source has a log of its own, so two topics may come from two.)
     ///
     /// # Errors
     /// When the database fails; roll back.
-    async fn accept_log(
-        &mut self,
-        consumer: &str,
-        source: &str,
-        log: Uuid,
-    ) -> Result<bool, StoreError>;
+    async fn accept_log(&mut self, lane: &LaneKey, source: &str) -> Result<bool, StoreError>;
 
     /// Keeps a message as a dead letter of its consumer; one that is there already gets the latest
     /// attempts and error, and is dead again.
@@ -191,7 +187,8 @@ pub trait InboxStore: Send + Sync + 'static {
         rows_max: u32,
     ) -> Result<InboxPurged, StoreError>;
 
-    /// Lets the consumer take messages of another log of the source; whether that is new. What the
+    /// Lets the consumer take messages of another log of the source, whatever their topic; whether
+    /// that is new. What the
     /// source sent under its old log and sends again under this one takes effect again.
     ///
     /// # Errors

@@ -175,7 +175,8 @@ impl InboxConnection for Connection {
         .await
     }
 
-    async fn accept_log(&mut self, _: &str, _: &str, log: Uuid) -> Result<bool, StoreError> {
+    async fn accept_log(&mut self, lane: &LaneKey, _: &str) -> Result<bool, StoreError> {
+        let log = lane.log;
         self.call(|database, worker| {
             database.lock(worker, Lock::Logs)?;
             if database.committed.logs.is_empty() {

@@ -13,9 +13,11 @@ use std::{
 use desk::{Desk, message, number, placed};
 use posthaste::{
     Backoff, Consumer, ConsumerBuilder, ConsumerError, HandlerError, InboxError, InboxStore,
-    sqlite::{Inbox, SqliteStore},
+    Message, Relay, RetryPolicy, Running, Sharing, Start, Store, Subscription,
+    sqlite::{Inbox, Outbox, SqliteStore},
 };
-use posthaste_core::ParkedFilter;
+use posthaste_broker_memory::{MemoryBroker, Script};
+use posthaste_core::{Failure, Outcome, ParkedFilter};
 use sqlx::{Sqlite, SqliteConnection, SqlitePool};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -351,4 +353,116 @@ async fn r8_06_a_window_that_is_too_short_is_refused_at_the_start() {
     build(Inbox::new("c").watermark(), Duration::ZERO).unwrap();
     let nothing = bed.builder(Inbox::new("")).concurrency(0).batch(0).build().map(drop);
     assert_eq!(nothing.unwrap_err().problems.len(), 4);
+}
+
+/// A broker that loses answers and messages, and refuses number 13 until someone sends it again.
+fn troubled_broker() -> MemoryBroker {
+    let broker = MemoryBroker::new();
+    let calls = AtomicU32::new(0);
+    broker.set_rule(move |delivery| {
+        let lost = || Outcome::Unknown(Failure::new("lost", "the answer was lost"));
+        match (number_in(&delivery.message), calls.fetch_add(1, SeqCst) % 7) {
+            (13, _) if delivery.redriven == 0 => {
+                Script::Refuse(Outcome::Rejected(Failure::new("no", "refused")))
+            }
+            (_, 3) => Script::TakeAndAnswer(lost()),
+            (_, 5) => Script::Refuse(lost()),
+            _ => Script::Take,
+        }
+    });
+    broker
+}
+
+/// A relay whose lease runs out soon after it is killed.
+fn impatient_relay(producer: &Bed, broker: &MemoryBroker) -> Running {
+    let retry = RetryPolicy { backoff: AT_ONCE, attempts_max: 2, ..RetryPolicy::default() };
+    Relay::builder(producer.pool.clone())
+        .route("all", "*", Arc::new(broker.clone()))
+        .retry(retry)
+        .publish_timeout(Duration::from_millis(100))
+        .settings(|settings| {
+            settings.lease = Duration::from_millis(300);
+            settings.poll = Duration::from_millis(20);
+        })
+        .build()
+        .expect("a relay")
+        .spawn()
+}
+
+/// From an outbox through relays that are killed, a broker that loses answers and refuses, and a
+/// consumer that is killed, to effects that happen once, by position alone.
+#[tokio::test]
+async fn r8_06_by_position_from_outbox_to_effects_through_crashes() {
+    let producer = Bed::new().await;
+    let bed = Bed::new().await;
+    let broker = troubled_broker();
+    let subscription = Subscription {
+        name: Some("c".to_owned()),
+        topics: vec!["orders".parse().unwrap()],
+        start: Start::Beginning,
+        sharing: Sharing::Ordered,
+    };
+    let relay = || impatient_relay(&producer, &broker);
+    let consumer = || {
+        let subscriber = Box::new(broker.subscribe_to(&subscription));
+        let inbox = Inbox::new("c").watermark();
+        Consumer::builder(bed.pool.clone(), inbox, subscriber)
+            .batch(5)
+            .on("Add", |tx, it| Box::pin(add(tx, it)))
+            .build()
+            .unwrap()
+            .spawn()
+    };
+    let mut enqueued = 0;
+    for _ in 0..5 {
+        let mut tx = producer.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        for _ in 0..40 {
+            enqueued += 1;
+            let key = enqueued % 6;
+            let message = Message::new("orders", key, &enqueued).unwrap().event_type("Add");
+            Outbox::new().enqueue(&mut tx, message).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        let (running, consuming) = (relay(), consumer());
+        let some = usize::try_from(enqueued).unwrap() - 20;
+        let sent = tokio::time::timeout(LONG, broker.wait_for(some)).await;
+        assert!(sent.is_ok(), "the relay sends");
+        running.kill();
+        consuming.kill();
+    }
+    let (running, consuming) = (relay(), consumer());
+    let all = usize::try_from(enqueued).unwrap();
+    wait_for_effects(&bed, all - 1).await;
+    let store = SqliteStore::new(producer.pool.clone());
+    assert_eq!(Store::redrive(&store, &ParkedFilter::default(), "ann").await.unwrap(), 1);
+    wait_for_effects(&bed, all).await;
+    running.shutdown().await.unwrap();
+    consuming.shutdown().await.unwrap();
+    let mut numbers: Vec<i64> = bed
+        .effects()
+        .await
+        .iter()
+        .map(|effect| effect.rsplit('=').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(broker.received().len() > all, "the broker had copies");
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=enqueued).collect::<Vec<i64>>());
+    let status = bed.letters().inbox_status().await.unwrap();
+    let tally = status[0].tally;
+    assert_eq!((status[0].lanes, tally.handled, tally.impossible), (1, all as u64, 0));
+    assert!(tally.reordered > 0, "the redriven one came late");
+}
+
+fn number_in(message: &Message) -> i64 {
+    serde_json::from_slice(&message.payload).expect("a number")
+}
+
+async fn wait_for_effects(bed: &Bed, count: usize) {
+    let waiting = async {
+        while bed.effects().await.len() < count {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(LONG, waiting).await;
+    assert!(waited.is_ok(), "{count} effects in time: {}", bed.effects().await.len());
 }

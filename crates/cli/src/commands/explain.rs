@@ -116,8 +116,9 @@ const CATALOGUE: &[Entry] = &[
     (
         "PH-3003",
         "a source sends from another log than the consumer knows",
-        "It was restored from a backup, or two outboxes have the same source name. Once that is \
-         clear: `posthaste inbox adopt`; what it sends again takes effect again.",
+        "It was restored from a backup or promoted, its route got other topics, or two routes or \
+         outboxes of one source send the topic. Once that is clear: `posthaste inbox adopt`; what \
+         it sends again takes effect again.",
     ),
 ];
 

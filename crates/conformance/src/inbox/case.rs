@@ -12,18 +12,27 @@ use crate::verdict::{Verdict, completion, text_of};
 /// Longest a case may take: it is stuck then. Generous, because machines that test are busy.
 const CASE_TIME_MAX: Duration = Duration::from_secs(120);
 
+/// What a case is while it runs.
+pub(super) type Finding = BoxFuture<'static, Result<(), InboxError>>;
+
 /// A fact about inboxes, and how to find out whether it holds for one.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// `what::fact`.
     pub name: &'static str,
-    pub(super) run: fn(Arc<dyn Bed>) -> BoxFuture<'static, Result<(), InboxError>>,
+    /// It means something only where several transactions may be open at once.
+    pub needs_concurrent_writers: bool,
+    pub(super) run: fn(Arc<dyn Bed>) -> Finding,
 }
 
 impl Case {
     /// Finds out about one store, in a fresh bed.
     pub async fn check(&self, fixture: &dyn Fixture) -> Verdict {
         let bed = fixture.fresh().await;
+        if self.needs_concurrent_writers && !bed.has_concurrent_writers() {
+            bed.remove().await;
+            return Verdict::Skipped("the store has one writer at a time");
+        }
         let case = AssertUnwindSafe((self.run)(Arc::clone(&bed))).catch_unwind();
         let verdict = match tokio::time::timeout(CASE_TIME_MAX, case).await {
             Ok(Ok(Ok(()))) => Verdict::Holds,
@@ -56,13 +65,21 @@ pub fn run(store: &str, fixture: impl Fixture) -> ExitCode {
 
 /// Lists the named functions of a module as its cases.
 macro_rules! cases {
-    ($group:literal: [$($name:ident),* $(,)?]) => {
+    ($group:literal: [$($name:ident),* $(,)?] $(, concurrent: [$($race:ident),* $(,)?])?) => {
         /// The cases of this module.
         pub(super) fn cases() -> Vec<crate::inbox::Case> {
-            vec![$(crate::inbox::Case {
-                name: concat!($group, "::", stringify!($name)),
-                run: |bed| Box::pin($name(bed)),
-            }),*]
+            vec![
+                $(crate::inbox::Case {
+                    name: concat!($group, "::", stringify!($name)),
+                    needs_concurrent_writers: false,
+                    run: |bed| Box::pin($name(bed)),
+                },)*
+                $($(crate::inbox::Case {
+                    name: concat!($group, "::", stringify!($race)),
+                    needs_concurrent_writers: true,
+                    run: |bed| Box::pin($race(bed)),
+                },)*)?
+            ]
         }
     };
 }

@@ -18,10 +18,9 @@ cases!("ids": [
     two_consumers_of_one_message_both_handle_it,
     what_is_rolled_back_was_never_recorded,
     a_second_handler_waits_for_the_first,
-    an_optimistic_loser_keeps_nothing,
     a_transaction_of_many_leaves_copies_out,
     a_hundred_copies_at_once_take_effect_once,
-]);
+], concurrent: [an_optimistic_loser_keeps_nothing]);
 
 async fn a_copy_takes_no_effect(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
     for (index, mode) in [InboxMode::IdsFirst, InboxMode::IdsLast].into_iter().enumerate() {
@@ -86,9 +85,6 @@ async fn a_second_handler_waits_for_the_first(bed: Arc<dyn Bed>) -> Result<(), I
 }
 
 async fn an_optimistic_loser_keeps_nothing(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
-    if !bed.has_concurrent_writers() {
-        return Ok(());
-    }
     let message = message();
     let rule = rule(InboxMode::IdsLast);
     let mut slow = bed.begin().await;

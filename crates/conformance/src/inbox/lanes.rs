@@ -122,6 +122,10 @@ async fn another_log_is_refused_until_it_is_adopted(bed: Arc<dyn Bed>) -> Result
     assert!(!store.adopt_log(CONSUMER, "/shop", new, "ann").await?, "twice is once");
     assert!(takes_effect(&bed, &rule(WATERMARK), &placed(new, 3, 2)).await?);
     assert!(!takes_effect(&bed, &rule(WATERMARK), &placed(old, 4, 3)).await?, "still known");
+    // Every route of a source has a log of its own: another topic may come from another.
+    let mut route = placed(Uuid::now_v7(), 1, 0);
+    route.message.topic = "another".to_owned();
+    assert!(takes_effect(&bed, &rule(WATERMARK), &route).await?, "another topic's first");
     let mut elsewhere = placed(Uuid::now_v7(), 1, 0);
     elsewhere.provenance.source = Some("/other".to_owned());
     assert!(takes_effect(&bed, &rule(WATERMARK), &elsewhere).await?, "another source's first");

@@ -22,9 +22,10 @@ use super::{
 };
 use crate::Database;
 
-/// Messages received and not finished, per slot and message of a batch: one batch is handled while
-/// the next is received.
+/// Messages received and not finished, at most: so many batches of each slot, so that some wait while
+/// one is handled, and never fewer than this, so that a key that waits does not stop the others.
 const AHEAD: usize = 4;
+const IN_FLIGHT_MIN: usize = 256;
 /// Redriven dead letters taken at a time.
 const LETTERS_MAX: u32 = 100;
 /// How often ids are forgotten, and how many at a time.
@@ -101,7 +102,7 @@ impl<DB: Database + 'static> Runner<DB> {
         stop: CancellationToken,
     ) -> Result<(), ConsumerError> {
         let settings = self.consumer.settings;
-        let in_flight_max = settings.concurrency * settings.batch * AHEAD;
+        let in_flight_max = (settings.concurrency * settings.batch * AHEAD).max(IN_FLIGHT_MIN);
         let backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) };
         let (mut failures, mut resume) = (0, Instant::now());
         let mut random = fastrand::Rng::new();

@@ -18,6 +18,8 @@ pub(crate) trait Base: Database<Pool: IntoStore> + 'static {
     const INBOX: &'static str;
     const LANES: &'static str;
     const LETTERS: &'static str;
+    /// Whether two handlers may be at work at the same time.
+    const HAS_CONCURRENT_WRITERS: bool;
     /// Ends every lease, as time would.
     const EXPIRE: &'static str;
     /// Makes ids recorded look a year older.
@@ -101,6 +103,7 @@ macro_rules! base {
 base!(Postgres, PgConnection, PgPool, {
     const INBOX: &'static str = "SELECT count(*)::text FROM posthaste.inbox";
     const LANES: &'static str = "SELECT watermark FROM posthaste.inbox_lane";
+    const HAS_CONCURRENT_WRITERS: bool = true;
     const LETTERS: &'static str = "SELECT count(*)::text FROM posthaste.inbox_dead";
     const EXPIRE: &'static str =
         "UPDATE posthaste.lease SET expires_at = now() - interval '1 hour' WHERE relay IS NOT NULL";
@@ -121,6 +124,7 @@ base!(Postgres, PgConnection, PgPool, {
 base!(Sqlite, SqliteConnection, SqlitePool, {
     const INBOX: &'static str = "SELECT CAST(count(*) AS TEXT) FROM posthaste_inbox";
     const LANES: &'static str = "SELECT watermark FROM posthaste_inbox_lane";
+    const HAS_CONCURRENT_WRITERS: bool = false;
     const LETTERS: &'static str = "SELECT CAST(count(*) AS TEXT) FROM posthaste_inbox_dead";
     const EXPIRE: &'static str =
         "UPDATE posthaste_lease SET expires_at = 0 WHERE relay IS NOT NULL";
@@ -197,14 +201,14 @@ pub(crate) async fn emit<DB: Base>(
 macro_rules! on_each_database {
     ($($name:ident),* $(,)?) => {
         mod on_postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
             async fn $name() {
                 super::$name::<sqlx::Postgres>().await;
             })*
         }
 
         mod on_sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
             async fn $name() {
                 super::$name::<sqlx::Sqlite>().await;
             })*

@@ -70,7 +70,7 @@ impl Hook {
         if self.point == Some(point) {
             // Ends with a line break, so nothing is left in a buffer.
             writeln!(std::io::stdout(), "{REACHED}").expect("somebody listens");
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

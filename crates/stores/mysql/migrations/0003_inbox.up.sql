@@ -28,15 +28,16 @@ CREATE TABLE IF NOT EXISTS posthaste_inbox_lane (
         OCTET_LENGTH(consumer) > 0 AND OCTET_LENGTH(lane) > 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
--- Which logs of a source a consumer takes messages of. Another one appears when the source was
--- restored from a backup: a person accepts it.
+-- Which logs of a source a consumer takes messages of, by topic; the empty topic is any. Another one
+-- appears when the source was restored from a backup: a person accepts it.
 CREATE TABLE IF NOT EXISTS posthaste_inbox_log (
     consumer VARBINARY(255) NOT NULL,
     source VARBINARY(512) NOT NULL,
     log BINARY(16) NOT NULL,
+    topic VARBINARY(255) NOT NULL DEFAULT '',
     accepted_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
     accepted_by BLOB,
-    PRIMARY KEY (consumer, source, log)
+    PRIMARY KEY (consumer, source, topic, log)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
 -- Messages that a consumer gave up, with a full copy. `retrying` is one that a person sent again and

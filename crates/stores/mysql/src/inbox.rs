@@ -147,23 +147,23 @@ impl InboxConnection for Inbox<'_> {
         }
     }
 
-    async fn accept_log(
-        &mut self,
-        consumer: &str,
-        source: &str,
-        log: Uuid,
-    ) -> Result<bool, StoreError> {
+    async fn accept_log(&mut self, lane: &LaneKey, source: &str) -> Result<bool, StoreError> {
+        let log = lane.log.as_bytes().to_vec();
         let insert = sqlx::query(include_str!("../sql/inbox_accept_log.sql"))
-            .bind(consumer.as_bytes())
+            .bind(lane.consumer.as_bytes())
             .bind(source.as_bytes())
-            .bind(log.as_bytes().to_vec())
-            .bind(consumer.as_bytes())
-            .bind(source.as_bytes());
+            .bind(log.clone())
+            .bind(lane.topic.as_bytes())
+            .bind(lane.consumer.as_bytes())
+            .bind(source.as_bytes())
+            .bind(lane.topic.as_bytes())
+            .bind(log.clone());
         self.execute("accept_log", insert).await?;
         let found: i64 = sqlx::query_scalar(include_str!("../sql/inbox_read_log.sql"))
-            .bind(log.as_bytes().to_vec())
-            .bind(consumer.as_bytes())
+            .bind(log)
+            .bind(lane.consumer.as_bytes())
             .bind(source.as_bytes())
+            .bind(lane.topic.as_bytes())
             .fetch_one(&mut *self.connection)
             .await
             .map_err(|error| store_error("accept_log", error))?;

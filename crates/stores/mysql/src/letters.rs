@@ -186,6 +186,7 @@ async fn adopt(
         .bind(log.as_bytes().to_vec())
         .bind(consumer.as_bytes())
         .bind(source.as_bytes())
+        .bind("")
         .fetch_one(connection)
         .await?;
     if known > 0 {

@@ -27,15 +27,16 @@ CREATE TABLE posthaste.inbox_lane (
     CONSTRAINT lane_is_1_to_512_bytes CHECK (octet_length(lane) BETWEEN 1 AND 512)
 ) WITH (fillfactor = 50);
 
--- Which logs of a source a consumer takes messages of. Another one appears when the source was
--- restored from a backup: a person accepts it.
+-- Which logs of a source a consumer takes messages of, by topic; the empty topic is any. Another one
+-- appears when the source was restored from a backup: a person accepts it.
 CREATE TABLE posthaste.inbox_log (
     consumer text NOT NULL,
     source text NOT NULL,
     log uuid NOT NULL,
+    topic text NOT NULL DEFAULT '',
     accepted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     accepted_by text,
-    PRIMARY KEY (consumer, source, log)
+    PRIMARY KEY (consumer, source, topic, log)
 );
 
 -- Messages that a consumer gave up, with a full copy. `retrying` is one that a person sent again and

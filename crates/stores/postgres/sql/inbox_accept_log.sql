@@ -1,9 +1,10 @@
--- inbox_accept_log: log $3 of source $2 for consumer $1, if it is the first of that source.
+-- inbox_accept_log: log $3 of source $2 for consumer $1 and topic $4, if it is the topic's first and
+-- not accepted for any topic.
 -- Concurrency: with inbox_lock_logs held. Index: inbox_log_pkey.
-INSERT INTO posthaste.inbox_log (consumer, source, log)
-SELECT $1, $2, $3
+INSERT INTO posthaste.inbox_log (consumer, source, log, topic)
+SELECT $1, $2, $3, $4
 WHERE NOT EXISTS (
     SELECT 1
     FROM posthaste.inbox_log
-    WHERE consumer = $1 AND source = $2
+    WHERE consumer = $1 AND source = $2 AND (topic = $4 OR (topic = '' AND log = $3))
 )

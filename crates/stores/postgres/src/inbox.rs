@@ -132,26 +132,20 @@ impl InboxConnection for Inbox<'_> {
         }
     }
 
-    async fn accept_log(
-        &mut self,
-        consumer: &str,
-        source: &str,
-        log: Uuid,
-    ) -> Result<bool, StoreError> {
-        for statement in [
-            include_str!("../sql/inbox_lock_logs.sql"),
-            include_str!("../sql/inbox_accept_log.sql"),
-        ] {
-            let mut query = sqlx::query(statement).bind(consumer).bind(source);
-            if statement.contains("$3") {
-                query = query.bind(log);
-            }
-            self.execute("accept_log", query).await?;
-        }
-        sqlx::query_scalar(include_str!("../sql/inbox_read_log.sql"))
-            .bind(consumer)
+    async fn accept_log(&mut self, lane: &LaneKey, source: &str) -> Result<bool, StoreError> {
+        let lock = sqlx::query(include_str!("../sql/inbox_lock_logs.sql"));
+        self.execute("accept_log", lock.bind(&lane.consumer).bind(source)).await?;
+        let insert = sqlx::query(include_str!("../sql/inbox_accept_log.sql"))
+            .bind(&lane.consumer)
             .bind(source)
-            .bind(log)
+            .bind(lane.log)
+            .bind(&lane.topic);
+        self.execute("accept_log", insert).await?;
+        sqlx::query_scalar(include_str!("../sql/inbox_read_log.sql"))
+            .bind(&lane.consumer)
+            .bind(source)
+            .bind(lane.log)
+            .bind(&lane.topic)
             .fetch_one(&mut *self.connection)
             .await
             .map_err(|error| store_error("accept_log", error))

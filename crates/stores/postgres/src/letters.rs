@@ -172,6 +172,7 @@ async fn adopt(
         .bind(&consumer)
         .bind(&source)
         .bind(log)
+        .bind("")
         .fetch_one(connection)
         .await?;
     if is_known {

@@ -29,15 +29,16 @@ CREATE TABLE posthaste_inbox_lane (
     CONSTRAINT posthaste_inbox_lane CHECK (length(CAST(lane AS BLOB)) BETWEEN 1 AND 512)
 ) STRICT, WITHOUT ROWID;
 
--- Which logs of a source a consumer takes messages of. Another one appears when the source was
--- restored from a backup: a person accepts it.
+-- Which logs of a source a consumer takes messages of, by topic; the empty topic is any. Another one
+-- appears when the source was restored from a backup: a person accepts it.
 CREATE TABLE posthaste_inbox_log (
     consumer TEXT NOT NULL,
     source TEXT NOT NULL,
     log TEXT NOT NULL,
+    topic TEXT NOT NULL DEFAULT '',
     accepted_at REAL NOT NULL DEFAULT (round((julianday('now') - 2440587.5) * 86400.0, 3)),
     accepted_by TEXT,
-    PRIMARY KEY (consumer, source, log)
+    PRIMARY KEY (consumer, source, topic, log)
 ) STRICT, WITHOUT ROWID;
 
 -- Messages that a consumer gave up, with a full copy. `retrying` is one that a person sent again and

@@ -135,21 +135,18 @@ impl InboxConnection for Inbox<'_> {
         }
     }
 
-    async fn accept_log(
-        &mut self,
-        consumer: &str,
-        source: &str,
-        log: Uuid,
-    ) -> Result<bool, StoreError> {
+    async fn accept_log(&mut self, lane: &LaneKey, source: &str) -> Result<bool, StoreError> {
         let insert = sqlx::query(include_str!("../sql/inbox_accept_log.sql"))
-            .bind(consumer)
+            .bind(&lane.consumer)
             .bind(source)
-            .bind(log.to_string());
+            .bind(lane.log.to_string())
+            .bind(&lane.topic);
         self.execute("accept_log", insert).await?;
         sqlx::query_scalar(include_str!("../sql/inbox_read_log.sql"))
-            .bind(consumer)
+            .bind(&lane.consumer)
             .bind(source)
-            .bind(log.to_string())
+            .bind(lane.log.to_string())
+            .bind(&lane.topic)
             .fetch_one(&mut *self.conn)
             .await
             .map_err(|error| store_error("accept_log", error))

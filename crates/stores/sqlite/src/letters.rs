@@ -178,6 +178,7 @@ async fn adopt(
         .bind(consumer)
         .bind(source)
         .bind(log.to_string())
+        .bind("")
         .fetch_one(conn)
         .await?;
     if is_known {
