@@ -166,7 +166,7 @@ mod tests {
             sharing: Sharing::Ordered,
         };
         let config = Config::new("http://127.0.0.1:0/hook", Vec::new());
-        let refused = subscribe(&config, &ordered).await.err().expect("a refusal");
+        let refused = subscribe(&config, &ordered).await.expect_err("a refusal");
         assert!(refused.to_string().contains("no ordered subscription"), "{refused}");
     }
 }

@@ -282,8 +282,8 @@ impl Store for MySqlStore {
         .await
     }
 
-    /// The log is written in the order of its seqs (one sequencer at a time, ADR 6): whoever has read one has read every lower
-    /// one that will ever be there.
+    /// The log is written in the order of its seqs, by one sequencer at a time (ADR 6): whoever has
+    /// read one has read every lower one that will ever be there.
     fn is_past(&self, _: &Horizon, _: &Snapshot) -> bool {
         true
     }

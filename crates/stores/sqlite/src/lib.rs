@@ -206,8 +206,8 @@ impl Store for SqliteStore {
             .await
     }
 
-    /// The log is written in the order of its seqs (one writer at a time): whoever has read one has read every lower
-    /// one that will ever be there.
+    /// The log is written in the order of its seqs, by one writer at a time: whoever has read one has
+    /// read every lower one that will ever be there.
     fn is_past(&self, _: &Horizon, _: &Snapshot) -> bool {
         true
     }
