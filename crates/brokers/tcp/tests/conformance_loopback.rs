@@ -141,6 +141,7 @@ impl Bed for LoopbackBed {
         Traits {
             illegal_headers: vec![("ce-id".to_owned(), "an id of theirs".to_owned())],
             has_destinations: false,
+            has_lanes: false,
             has_names: false,
             shares_names: false,
             redelivers: false,
