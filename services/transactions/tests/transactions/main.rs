@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
 mod bed;
+mod compose;
 mod create;
 mod database;
 mod idempotency;
