@@ -159,7 +159,8 @@ async fn r4_04_what_cannot_be_read_is_named() {
     }
 }
 
-/// D3-40: a password may hold anything.
+/// D3-40: a password is never quoted into an address, so it may hold anything. A server that trusts this
+/// machine, as the tests' own does, does not look at it.
 #[tokio::test]
 async fn r4_04_each_variable_counts_and_an_empty_one_does_not() {
     let bed = Bed::postgres().await;
