@@ -32,6 +32,11 @@ const DRIVERS: [&str; 11] = [
     "hyper",
 ];
 
+/// What the inner layers of a service never name: drivers, the library that uses them, and the layers
+/// around them.
+const OUTER: [&str; 8] =
+    ["sqlx", "axum", "hyper", "lapin", "posthaste", "services_web", "crate::infra", "crate::http"];
+
 /// What is never merged. In two parts, so that this file does not hold them.
 const BANNED: [(&str, &str); 3] = [("to", "do!("), ("#[ig", "nore"), ("FIX", "ME")];
 
@@ -102,6 +107,14 @@ fn is_test(path: &Path) -> bool {
     parts.any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
+/// Whether a file is of a service's domain or application layer.
+fn is_inner(path: &Path) -> bool {
+    let parts: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+    let mut layers = parts.windows(2).filter(|pair| pair[0] == "src");
+    parts.iter().any(|part| part == "services")
+        && layers.any(|pair| pair[1].starts_with("domain") || pair[1].starts_with("application"))
+}
+
 fn file(path: &Path, text: &str, problems: &mut Vec<String>) {
     let shown = path.strip_prefix(".").unwrap_or(path).display();
     if !text.starts_with("//!") {
@@ -113,6 +126,12 @@ fn file(path: &Path, text: &str, problems: &mut Vec<String>) {
             if line.contains(&banned) {
                 problems.push(format!("{shown}:{}: {banned} is not merged", number + 1));
             }
+        }
+    }
+    if is_inner(path) {
+        for name in OUTER.iter().filter(|name| text.contains(*name)) {
+            problems
+                .push(format!("{shown}: names {name}, but domain and application know no driver"));
         }
     }
     let code = text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
@@ -174,6 +193,17 @@ mod tests {
         assert!(problems_of("./a.rs", &format!("{code}{tests}")).is_empty());
         assert_eq!(problems_of("./a.rs", &format!("{code}\n")).len(), 1);
         assert!(problems_of("./tests/a.rs", &format!("{code}\n")).is_empty());
+    }
+
+    #[test]
+    fn inner_layers_name_no_driver() {
+        let text = "//! A.\nuse sqlx::PgPool;\n";
+        for path in ["./services/a/src/domain/b.rs", "./services/a/src/application.rs"] {
+            assert_eq!(problems_of(path, text).len(), 1, "{path}");
+        }
+        for path in ["./services/a/src/infra/b.rs", "./crates/a/src/domain.rs"] {
+            assert!(problems_of(path, text).is_empty(), "{path}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Problem;
 
-/// A body that is one JSON value and nothing after it.
+/// A body that is one JSON object and nothing after it.
 ///
 /// `curl -d` says `application/x-www-form-urlencoded` unless told otherwise, so that is taken for
 /// JSON, and so is a body without a type; any other type is refused with 415.
@@ -30,6 +30,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
                     status => Problem::of(status),
                 }
             })?;
+        // A struct would be read from an array, too.
+        if bytes.trim_ascii_start().starts_with(b"[") {
+            return Err(invalid("expected an object"));
+        }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| invalid(&error.to_string()))
     }
 }

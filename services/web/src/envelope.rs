@@ -127,7 +127,7 @@ impl Problem {
     }
 }
 
-/// Without its body, which [`errors`] writes.
+/// Without its body, which the layer for errors writes: it knows the address.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();

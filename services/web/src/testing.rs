@@ -171,7 +171,9 @@ impl Program {
     }
 
     /// A request to it.
-    #[must_use]
+    ///
+    /// # Panics
+    /// When that is no method.
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
         self.client.request(method, format!("{}{path}", self.url))
@@ -387,4 +389,56 @@ fn folder() -> TempDir {
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+}
+
+/// The version of schemathesis that judges the API, from PyPI.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
+/// Runs schemathesis, which makes requests from the API's description, right ones and wrong ones, and
+/// compares the answers with it. It is installed into a folder of its own at the first time.
+///
+/// # Panics
+/// When it finds a difference, or cannot be had.
+pub async fn expect_schemathesis(program: &Program, cache: &str) {
+    let home = PathBuf::from(cache).join(SCHEMATHESIS.replace("==", "-"));
+    let done = home.join("installed");
+    if !done.exists() {
+        let pip = home.join("bin/pip").display().to_string();
+        let home = home.display().to_string();
+        let advice = "needs python3 with venv and a connection to PyPI";
+        let venv = ["-m", "venv", "--clear", &home];
+        expect_success("python3", &venv, cache, advice).await;
+        expect_success(&pip, &["install", "--quiet", SCHEMATHESIS], cache, advice).await;
+        std::fs::write(&done, "").expect("the cache can be written");
+    }
+    let document = format!("{}/swagger/doc.json", program.url);
+    // That two users must differ, or an address be free, no schema can say.
+    let arguments = [
+        "run",
+        &document,
+        "--exclude-checks",
+        "positive_data_acceptance",
+        "--max-examples",
+        "30",
+        "--seed",
+        "3",
+        "--generation-database",
+        "none",
+        "--no-color",
+    ];
+    let schemathesis = home.join("bin/schemathesis").display().to_string();
+    expect_success(&schemathesis, &arguments, cache, "the API differs from its description").await;
+}
+
+async fn expect_success(command: &str, arguments: &[&str], folder: &str, advice: &str) {
+    let output = Command::new(command)
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .unwrap_or_else(|error| panic!("{command}: {error}; {advice}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{command} {arguments:?}: {advice}\n{said}");
 }

@@ -48,19 +48,19 @@ impl Database {
         }
     }
 
-    /// Makes or updates the tables, ours and the outbox's. Any number of instances may do so at once.
+    /// Makes or updates the tables, the outbox's first: where ours are, it can be used. Any number of instances may do so at once.
     ///
     /// # Errors
     /// When the database is out of reach, or does not permit it.
     pub async fn migrate(&self) -> Result<(), Failure> {
         match self {
             Self::Postgres(pool) => {
-                database::migrator(directory::POSTGRES_MIGRATIONS).run(pool).await?;
                 posthaste::migrate(pool).await?;
+                database::migrator(directory::POSTGRES_MIGRATIONS).run(pool).await?;
             }
             Self::Sqlite(pool) => {
-                database::migrator(directory::SQLITE_MIGRATIONS).run(pool).await?;
                 posthaste::migrate(pool).await?;
+                database::migrator(directory::SQLITE_MIGRATIONS).run(pool).await?;
             }
         }
         Ok(())

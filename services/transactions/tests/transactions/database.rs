@@ -1,0 +1,111 @@
+//! The database: made by whoever comes first, away, back again, and not asked for too much.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use posthaste_fixtures::{Durability, Postgres};
+use services_web::testing::{Answer, Bed, Program, eventually};
+
+use crate::bed::{Api, PATH, PROGRAM, transfer};
+
+/// D3-15: the program knows no broker; there is none here. D3-34: it makes its tables.
+#[tokio::test]
+async fn r4_03_five_instances_start_on_an_empty_database() {
+    let bed = Bed::postgres().await;
+    for _ in 0..2 {
+        let programs = join_all((0..5).map(|_| Program::start(PROGRAM, &bed.environment))).await;
+        for program in &programs {
+            program.poll("/readyz", |answer| answer.status == 200).await;
+            let body = transfer("user-a", "user-b", 1).to_string();
+            assert_eq!(program.post(PATH, body).await.status, 201);
+            assert!(!program.output().contains("waiting"), "{}", program.output());
+        }
+    }
+    assert_eq!(bed.count("transactions").await, 10);
+}
+
+#[tokio::test]
+async fn r4_05_two_hundred_requests_share_25_connections() {
+    let api = Api::on(Bed::postgres().await).await;
+    let creates = (0..200).map(|n| {
+        let body = transfer("user-a", &format!("user-{n}"), 1).to_string();
+        Answer::to(api.request("POST", PATH).body(body))
+    });
+    let watch = async {
+        let mut most = 0;
+        let sql = "SELECT 'row' FROM pg_stat_activity WHERE datname = current_database() \
+                   AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+        loop {
+            most = most.max(api.bed.texts(sql).await.len());
+            if most > 25 || api.bed.count("transactions").await == 200 {
+                return most;
+            }
+        }
+    };
+    let (answers, most) = tokio::join!(join_all(creates), watch);
+    assert!(answers.into_iter().all(|answer| answer.unwrap().status == 201));
+    // The watcher's own pool has a few.
+    assert!(most <= 25 + 3, "{most}");
+}
+
+/// D3-09: what is wrong with the database is not the client's to know.
+#[tokio::test]
+async fn r1_17_a_database_that_goes_away_and_comes_back() {
+    // Stopped as by a crash: what was committed must be there afterwards.
+    let server = Postgres::private(Durability::Durable).unwrap();
+    let api = Api::on(Bed::postgres_at(server.url()).await).await;
+    let body = transfer("user-a", "user-b", 1);
+    let id = api.create(&body).await;
+    server.stop().unwrap();
+    let paths = [format!("{PATH}/{id}"), "/api/v1/balance/user-a".to_owned()];
+    let mut answers = join_all(paths.iter().map(|path| api.get(path))).await;
+    answers.push(api.keyed("k", &body).await);
+    for answer in &answers {
+        answer.expect_problem(503, "service unavailable");
+        assert_eq!(answer.header("retry-after"), "1");
+        assert_eq!(answer.json().get("detail"), None, "{answer:#?}");
+    }
+    assert_eq!(api.get("/livez").await.status, 200);
+    api.get("/readyz").await.expect_problem(503, "not ready");
+    server.start_again().unwrap();
+    let created = eventually("the database is back", async || {
+        let answer = api.keyed("k", &body).await;
+        if answer.status == 503 { Err(answer) } else { Ok(answer) }
+    })
+    .await;
+    assert_eq!(created.status, 201, "{created:#?}");
+    assert_eq!(api.keyed("k", &body).await.status, 200);
+    assert_eq!(api.get("/readyz").await.status, 200);
+    let failed = api.log().iter().filter(|line| line["msg"] == "a request failed").count();
+    assert_eq!(failed, 0, "{}", api.output());
+}
+
+#[tokio::test]
+async fn r1_17_a_database_that_is_not_there_yet() {
+    // Stopped as by a crash: what was committed must be there afterwards.
+    let server = Postgres::private(Durability::Durable).unwrap();
+    let bed = Bed::postgres_at(server.url()).await;
+    server.stop().unwrap();
+    let mut program = Program::start(PROGRAM, &bed.environment).await;
+    program.wait_for("waiting for the database").await;
+    assert_eq!(program.get("/livez").await.status, 200);
+    program.get("/readyz").await.expect_problem(503, "not ready");
+    let answer = program.post(PATH, transfer("user-a", "user-b", 1).to_string()).await;
+    answer.expect_problem(503, "service unavailable");
+    server.start_again().unwrap();
+    program.poll("/readyz", |answer| answer.status == 200).await;
+    let answer = program.post(PATH, transfer("user-a", "user-b", 1).to_string()).await;
+    assert_eq!(answer.status, 201, "{answer:#?}");
+}
+
+#[tokio::test]
+async fn r1_17_a_database_that_never_comes_ends_the_wait() {
+    let nobody = [("DB_HOST", "127.0.0.1"), ("DB_PORT", "1"), ("DB_START_TIMEOUT", "1s")];
+    let mut environment = nobody.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    environment.push(("DB_PASSWORD".to_owned(), "hunter2".to_owned()));
+    let mut program = Program::launch(PROGRAM, &environment);
+    assert_eq!(tokio::time::timeout(Duration::from_secs(30), program.end()).await.unwrap(), 1);
+    let log = program.log();
+    assert_eq!(log.last().unwrap()["msg"], "ended");
+    assert!(!program.output().contains("hunter2"), "{}", program.output());
+}

@@ -1,0 +1,13 @@
+//! The built program as a black box, on PostgreSQL and on SQLite. Tests are named after the requirement
+//! they show; `D3-nn` is the defect of the original that must not come back.
+
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
+
+mod bed;
+mod compose;
+mod create;
+mod database;
+mod idempotency;
+mod read;
+mod relayed;
+mod running;
