@@ -1,7 +1,7 @@
 //! R8.05 and R8.06 in numbers: what is kept after many messages, and what old ones find.
 //!
-//! `POSTHASTE_R8_MESSAGES=1000000 cargo test --release -p posthaste --features postgres,sqlite --test
-//! r8 growth -- --nocapture` runs the million of the requirement; without it 20,000 are handled.
+//! `POSTHASTE_R8_MESSAGES=1000000 cargo test -p posthaste --features postgres,sqlite --test r8 growth
+//! -- --nocapture` runs the million of the requirement; without it 20,000 are handled.
 
 use std::{env, time::Duration};
 
