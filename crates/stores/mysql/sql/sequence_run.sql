@@ -1,28 +1,41 @@
--- sequence_run: as sequence, for a backlog: moves the first rows whose seqs have no gap between them
--- (25,000 rows, 16 MiB), if there are 5,000 or nothing else. Such a run is a range, all of it committed,
--- which nothing can come between; so it is copied and deleted without looking for each row, in half the
--- time. It looks from the start of the outbox only once, because deleted rows lie there until the
--- server has purged them.
--- Concurrency: as sequence. LIMIT ends the DELETE at the last row of the run: looking at the next
--- one would wait for its transaction. It takes a variable only in a prepared statement.
+-- sequence_run: as sequence, for a backlog: moves the first 25,000 rows, or else the first 5,000, if
+-- there is no gap between their seqs and they are within 16 MiB. Such a run is a range, all of it
+-- committed, which nothing can come between; so it is copied and deleted without looking for each row,
+-- in half the time. Rows have no gap if there are as many as from the lowest to the highest.
+-- Concurrency: as sequence. One statement looks, so that all of the run is of one moment: a later look
+-- could see a message whose predecessor, below the run, the first look did not. LIMIT ends the DELETE
+-- at the last row of the run: looking at the next one would wait for its transaction. It takes a
+-- variable only in a prepared statement.
 -- Index: primary keys (range).
 START TRANSACTION;
 SELECT seq INTO @posthaste_end FROM posthaste_sequencer WHERE one = 1 FOR UPDATE;
 SELECT
-    MIN(next.seq),
-    CAST(SUM(
-        next.seq = next.first + next.place - 1
-        AND (next.place = 1 OR next.bytes <= 16777216)) AS SIGNED),
-    COUNT(*)
+    many.lowest,
+    CASE
+        WHEN many.highest - many.lowest + 1 = many.visible AND many.bytes <= 16777216
+            THEN many.visible
+        WHEN few.highest - few.lowest + 1 = few.visible AND few.bytes <= 16777216
+            THEN few.visible
+        ELSE 0
+    END,
+    many.visible
 INTO @posthaste_first, @posthaste_run, @posthaste_visible
 FROM (
     SELECT
-        seq,
-        FIRST_VALUE(seq) OVER (ORDER BY seq) AS first,
-        ROW_NUMBER() OVER (ORDER BY seq) AS place,
-        SUM(payload_bytes) OVER (ORDER BY seq) AS bytes
+        MIN(seq) AS lowest,
+        MAX(seq) AS highest,
+        COUNT(*) AS visible,
+        SUM(payload_bytes) AS bytes
     FROM (SELECT seq, payload_bytes FROM posthaste_outbox ORDER BY seq LIMIT 25000) AS visible
-) AS next;
+) AS many
+CROSS JOIN (
+    SELECT
+        MIN(seq) AS lowest,
+        MAX(seq) AS highest,
+        COUNT(*) AS visible,
+        SUM(payload_bytes) AS bytes
+    FROM (SELECT seq, payload_bytes FROM posthaste_outbox ORDER BY seq LIMIT 5000) AS visible
+) AS few;
 SET @posthaste_last = @posthaste_first + @posthaste_run - 1;
 INSERT INTO posthaste_log (
     seq, outbox_seq, id, topic, `key`, `type`, headers, content_type, created_at,
@@ -40,8 +53,7 @@ SELECT
     payload_bytes,
     payload
 FROM posthaste_outbox
-WHERE seq BETWEEN @posthaste_first AND @posthaste_last
-    AND (@posthaste_run >= 5000 OR @posthaste_run = @posthaste_visible);
+WHERE seq BETWEEN @posthaste_first AND @posthaste_last;
 SET @posthaste_moved = ROW_COUNT();
 PREPARE posthaste_forget FROM
     'DELETE FROM posthaste_outbox WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT ?';

@@ -257,6 +257,8 @@ impl Store for MySqlStore {
             return Ok(read.batch);
         }
         let is_more = sequence::step(self, read.log_end).await?;
+        // The next step runs while this one's messages are read.
+        sequence::run_ahead(self, 0);
         let mut batch = self.read(fetch).await?.batch;
         batch.more |= is_more;
         Ok(batch)
