@@ -402,6 +402,11 @@ const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 pub async fn expect_schemathesis(program: &Program, cache: &str) {
     let home = PathBuf::from(cache).join(SCHEMATHESIS.replace("==", "-"));
     let done = home.join("installed");
+    // Two test programs may want it at once.
+    let lock =
+        std::fs::File::create(home.with_extension("lock")).expect("the cache can be written");
+    let lock = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock));
+    let lock = lock.await.expect("a lock does not panic").expect("the cache can be locked");
     if !done.exists() {
         let pip = home.join("bin/pip").display().to_string();
         let home = home.display().to_string();
@@ -411,6 +416,7 @@ pub async fn expect_schemathesis(program: &Program, cache: &str) {
         expect_success(&pip, &["install", "--quiet", SCHEMATHESIS], cache, advice).await;
         std::fs::write(&done, "").expect("the cache can be written");
     }
+    drop(lock);
     let document = format!("{}/swagger/doc.json", program.url);
     // That two users must differ, or an address be free, no schema can say.
     let arguments = [

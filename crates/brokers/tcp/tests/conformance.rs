@@ -70,6 +70,9 @@ impl Consumer {
             let id = process.id().to_string();
             let status = Command::new("kill").args([signal, &id]).status().expect("kill");
             assert!(status.success(), "{signal} reaches the consumer");
+            if signal == "-STOP" {
+                posthaste_fixtures::until_stopped(process.id());
+            }
         }
     }
 

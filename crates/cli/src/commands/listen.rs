@@ -1,6 +1,6 @@
 //! `listen`: subscribes to what a route delivers, and prints what arrives.
 
-use std::{io, process::ExitCode};
+use std::{io, process::ExitCode, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use console::Style;
@@ -12,6 +12,9 @@ use crate::{
     config::{Inputs, Needs},
     output::{Fault, NOT_FOUND, Terminal},
 };
+
+/// How long the last acknowledgement is given to leave.
+const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Longest payload printed for people, in characters.
 const PAYLOAD_SHOWN_MAX: usize = 200;
@@ -52,6 +55,8 @@ pub(crate) async fn run(
         subscriber.acknowledge(incoming.receipt).await?;
         left -= 1;
     }
+    // Where messages come straight from their sender, another task answers it.
+    tokio::time::sleep(FAREWELL).await;
     if left > 0 && args.count.is_some() {
         return Err(Fault::new(NOT_FOUND, format!("ended with {left} still to come")).into());
     }

@@ -80,6 +80,9 @@ impl Receiver {
             let id = process.id().to_string();
             let status = Command::new("kill").args([signal, &id]).status().expect("kill");
             assert!(status.success(), "{signal} reaches the receiver");
+            if signal == "-STOP" {
+                posthaste_fixtures::until_stopped(process.id());
+            }
         }
     }
 
