@@ -180,7 +180,6 @@ impl KafkaBroker {
             return Ok(());
         }
         let producer = until.limit(self.dial(Manner::Alone)).await?;
-        let mut is_batch_too_large = false;
         for (index, code) in suspects {
             // It may be held back by now.
             let Some(at) = work.todo.iter().position(|&todo| todo == index) else { continue };
@@ -196,16 +195,15 @@ impl KafkaBroker {
                 answers = round::pipeline(&producer, part, &[index], &work.untimed, until).await;
             }
             let is_lost = matches!(answers[..], [Answer::Lost(_)]);
-            is_batch_too_large |= code == Code::MessageSizeTooLarge && answers == [Answer::Acked];
+            if code == Code::MessageSizeTooLarge && answers == [Answer::Acked] {
+                // Alone it fits, so the topic takes less than a batch. How much less it does not say.
+                self.batch_bytes.store(BATCH_BYTES_MIN, Ordering::Relaxed);
+            }
             work.take(vec![index], answers, |_, code| Some(outcome(code)));
             if is_lost {
                 _ = timeout_at(until.end, producer.purge(true)).await;
                 return Err(Failure::new("timeout", "no time left to try it alone"));
             }
-        }
-        if is_batch_too_large {
-            // Alone they fit, so the topic takes less than a batch. How much less it does not say.
-            self.batch_bytes.store(BATCH_BYTES_MIN, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -46,10 +46,9 @@ async fn a_missing_topic_is_rejected_and_the_rest_goes_on() {
     let kinds: Vec<_> = outcomes.iter().map(kind).collect();
     let held = ("unreachable", "held");
     assert_eq!(kinds, [("acked", ""), ("rejected", "missing"), ("acked", ""), held]);
-    // Known by now, so nothing waits for it.
-    let started = std::time::Instant::now();
-    assert_eq!(kind(&publish_one(&broker, &missing, DEADLINE).await), ("rejected", "missing"));
-    assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
+    // Known by now, so nobody is asked, which would take longer.
+    let no_time = Duration::from_micros(1);
+    assert_eq!(kind(&publish_one(&broker, &missing, no_time).await), ("rejected", "missing"));
     assert_eq!(publish_one(&broker, &good, DEADLINE).await, Outcome::Acked);
     broker.close().await;
 }
@@ -102,7 +101,7 @@ async fn a_topic_that_takes_less_than_a_batch_gets_everything_that_fits() {
         let mut call: Vec<Arc<Delivery>> =
             (0..200).map(|n| keyed(&topic, &format!("k{}", n % 10), payload(n))).collect();
         call.insert(100, keyed(&topic, "bad", vec![b'x'; 30_000]));
-        let outcomes = broker.publish(&call, DEADLINE).await;
+        let outcomes = broker.publish(&call, PATIENCE).await;
         for (index, outcome) in outcomes.iter().enumerate() {
             let expected = if index == 100 { ("rejected", "too-large") } else { ("acked", "") };
             assert_eq!(kind(outcome), expected, "{index} of round {round}");
@@ -184,7 +183,7 @@ async fn a_wrong_password_is_about_the_route() {
     let started = std::time::Instant::now();
     let outcome = publish_one(&refused, "guarded", DEADLINE).await;
     assert_eq!(kind(&outcome), ("unreachable", "auth"), "{outcome:?}");
-    assert!(started.elapsed() < Duration::from_secs(5), "does not wait for the deadline");
+    assert!(started.elapsed() < DEADLINE / 2, "does not wait for the deadline");
     assert!(!format!("{outcome:?}").contains("hunter2"));
     let examined = refused.examine(&[]).await.expect_err("is refused");
     assert!(examined.message.contains("check user, password"), "{examined}");

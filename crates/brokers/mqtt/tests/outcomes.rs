@@ -237,7 +237,7 @@ async fn a_frozen_server_leaves_it_unknown_at_the_deadline() {
     // A new connection is accepted by the kernel, and answered by nobody.
     let outcome = publish_within(&broker, message(&topic, None, "no connack"), SHORT).await;
     assert_eq!(kind(&outcome), ("unreachable", "timeout"), "{outcome:?}");
-    assert!(begun.elapsed() < SHORT * 3, "deadlines are kept");
+    assert!(begun.elapsed() < PATIENCE, "deadlines are kept");
     server.thaw().unwrap();
     assert_eq!(publish(&broker, message(&topic, None, "thawed")).await, Outcome::Acked);
     let mut payloads = Vec::new();
@@ -259,7 +259,7 @@ async fn what_a_frozen_server_was_never_given_is_surely_not_there() {
         (0..40).map(|n| delivery(message(&topic, None, vec![n; 1_000_000]))).collect();
     let begun = Instant::now();
     let outcomes = broker.publish(&batch, SHORT).await;
-    assert!(begun.elapsed() < SHORT * 2, "the deadline is kept");
+    assert!(begun.elapsed() < PATIENCE, "the deadline is kept");
     assert_eq!(kind(&outcomes[0]), ("unknown", "timeout"), "{:?}", outcomes[0]);
     assert_eq!(kind(&outcomes[39]), ("unreachable", "timeout"), "{:?}", outcomes[39]);
     server.thaw().unwrap();

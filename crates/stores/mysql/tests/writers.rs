@@ -156,7 +156,8 @@ async fn run(bed: &Bed, disturb: impl Future<Output = ()>) {
         let topics = vec!["*".parse().expect("a valid pattern")];
         let spec = RouteSpec { name: name.clone(), topics, shards: 1 };
         bed.store.register(&spec).await.expect("a route");
-        let store = MySqlStore::new(bed.pool.clone());
+        // Connections of their own: who kills a reader must not meet a writer who got its connection.
+        let store = MySqlStore::connect(&bed.url).await.expect("a server to connect to");
         readers.push(tokio::spawn(read(store, Arc::clone(&world), name)));
     }
     let writers: Vec<_> = (0..WRITERS)
