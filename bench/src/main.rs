@@ -19,6 +19,10 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use posthaste_fixtures::{Durability, Postgres};
 
+/// As in the `posthaste` program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What the slowest broker takes in some ten seconds.
 const BROKER_MESSAGES_MAX: i64 = 200_000;
 

@@ -67,9 +67,16 @@ fn ci() -> anyhow::Result<ExitCode> {
     Ok(exit_code(steps.finish()))
 }
 
-/// The cargo that runs this.
+/// The cargo that runs this, as if called by hand: some build scripts look at what cargo tells the
+/// program that it runs, and would build half of the dependencies anew.
 fn cargo() -> Command {
-    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let is_about_this =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_about_this)) {
+        cargo.env_remove(name);
+    }
+    cargo
 }
 
 fn succeeds(command: &mut Command) -> anyhow::Result<bool> {

@@ -23,6 +23,10 @@ use clap::Parser;
 
 use crate::output::{OK, Terminal, code_of, is_interactive, write_error};
 
+/// A relay allocates and frees some dozens of small pieces for every message.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = args::Cli::parse();

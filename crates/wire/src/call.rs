@@ -56,20 +56,22 @@ impl Ordering {
 /// A call taken apart: parts to be sent one after the other, each with its answers. What follows a
 /// message of its key that failed is never handed out.
 #[derive(Debug)]
-pub struct Call<'a> {
+pub struct Call<'a, T = ()> {
     per_key: PerKey,
-    waiting: Vec<Part<'a>>,
+    waiting: Vec<Part<'a, T>>,
     outcomes: Vec<Option<Outcome>>,
 }
 
 /// One message of a call.
 #[derive(Debug)]
-pub struct Part<'a> {
+pub struct Part<'a, T = ()> {
     index: usize,
     /// The message.
     pub delivery: &'a Delivery,
     /// Its wire form.
     pub outgoing: Outgoing<'a>,
+    /// What the check of the call made of it.
+    pub prepared: T,
 }
 
 impl<'a> Call<'a> {
@@ -83,16 +85,18 @@ impl<'a> Call<'a> {
     ) -> Self {
         Self::checked(wire, names, per_key, messages, |_, _| Ok(()))
     }
+}
 
-    /// As [`new`](Self::new), and what `check` refuses is rejected, too: names and sizes that the
-    /// broker would not take.
+impl<'a, T> Call<'a, T> {
+    /// As [`new`](Call::new), and what `check` refuses is rejected, too: names and sizes that the
+    /// broker would not take. What it returns is kept with the message.
     #[must_use]
     pub fn checked(
         wire: &'a Wire,
         names: &Names,
         per_key: PerKey,
         messages: &'a [Arc<Delivery>],
-        check: impl Fn(&Delivery, &Outgoing<'_>) -> Result<(), Failure>,
+        check: impl Fn(&Delivery, &Outgoing<'_>) -> Result<T, Failure>,
     ) -> Self {
         let mut call = Self {
             per_key,
@@ -102,11 +106,11 @@ impl<'a> Call<'a> {
         let mut refused = Vec::new();
         for (index, delivery) in messages.iter().enumerate() {
             let encoded = wire.encode(delivery, names).and_then(|outgoing| {
-                check(delivery, &outgoing)?;
-                Ok(outgoing)
+                let prepared = check(delivery, &outgoing)?;
+                Ok(Part { index, delivery, outgoing, prepared })
             });
             match encoded {
-                Ok(outgoing) => call.waiting.push(Part { index, delivery, outgoing }),
+                Ok(part) => call.waiting.push(part),
                 Err(failure) => refused.push((index, failure)),
             }
         }
@@ -119,7 +123,7 @@ impl<'a> Call<'a> {
 
     /// The next messages to send together, in order; none once everything is answered.
     #[must_use]
-    pub fn next_part(&mut self) -> Vec<Part<'a>> {
+    pub fn next_part(&mut self) -> Vec<Part<'a, T>> {
         if self.waiting.len() <= 1 {
             return std::mem::take(&mut self.waiting);
         }
@@ -147,7 +151,7 @@ impl<'a> Call<'a> {
     }
 
     /// Takes in the answers to a part, one for each message. A missing one is unknown.
-    pub fn report(&mut self, part: Vec<Part<'a>>, outcomes: Vec<Outcome>) {
+    pub fn report(&mut self, part: Vec<Part<'a, T>>, outcomes: Vec<Outcome>) {
         let mut outcomes = outcomes.into_iter();
         for message in part {
             let outcome = outcomes.next().unwrap_or_else(|| {

@@ -31,7 +31,9 @@ pub(crate) fn check(outgoing: &Outgoing<'_>) -> Result<(), Failure> {
         let rule = "a topic has 1 to 249 letters, digits, dots, underscores and hyphens";
         return Err(Failure::new("topic", format!("{:?}: {rule}", outgoing.destination)));
     }
-    let is_illegal = |text: &str| text.bytes().any(|byte| byte < 0x20 || byte == 0x7f);
+    // To the end of the text, because that is much faster than stopping where it is.
+    let is_illegal =
+        |text: &str| text.bytes().fold(false, |is, byte| is | (byte < 0x20) | (byte == 0x7f));
     match outgoing.headers.iter().find(|(name, value)| is_illegal(name) || is_illegal(value)) {
         Some((name, _)) => {
             let detail = format!("header {name:?} holds control characters");

@@ -1,8 +1,8 @@
 //! Headers: what NATS carries unchanged, and how attributes are written so that it does.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::RefCell};
 
-use async_nats::{HeaderMap, HeaderName, HeaderValue};
+use async_nats::{HeaderMap, HeaderName};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use posthaste_core::{Delivery, Failure, MessageId};
@@ -77,46 +77,50 @@ fn encoded(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// Refuses headers that would not arrive as they are; else says how many bytes they take.
-pub(crate) fn check(
-    delivery: &Delivery,
-    outgoing: &Outgoing<'_>,
-    profile: Profile,
-    stream: Option<&str>,
-) -> Result<usize, Failure> {
-    let mut bytes = BLOCK_BYTES;
-    each(delivery, outgoing, profile, stream, |name, value| {
-        let rule = if name.is_empty() || !name.bytes().all(|b| b.is_ascii_graphic() && b != b':') {
-            "has a name that is not of visible ASCII characters without a colon"
-        } else if value.trim() != value {
-            "has a value with spaces around it, which NATS would cut off"
-        } else if value.contains(char::is_control) {
-            "has a control character in its value"
-        } else {
-            bytes += name.len() + value.len() + LINE_BYTES;
-            return Ok(());
-        };
-        Err(Failure::new("header", format!("header {name:?} {rule}")))
-    })?;
-    Ok(bytes)
-}
-
-/// The headers of a message that [`check`] found no fault with.
+/// The headers of a message, and how many bytes they take; refuses those that would not arrive as they
+/// are.
 pub(crate) fn map(
     delivery: &Delivery,
     outgoing: &Outgoing<'_>,
     profile: Profile,
     stream: Option<&str>,
-) -> Result<HeaderMap, Failure> {
-    let mut map = HeaderMap::new();
+) -> Result<(HeaderMap, usize), Failure> {
+    let (mut map, mut bytes) = (HeaderMap::new(), BLOCK_BYTES);
     each(delivery, outgoing, profile, stream, |name, value| {
-        let illegal = |_| Failure::new("header", format!("header {name:?} is illegal"));
-        let value: HeaderValue =
-            value.parse().map_err(|_| Failure::new("header", format!("{name:?} is illegal")))?;
-        map.insert(name.parse::<HeaderName>().map_err(illegal)?, value);
+        let refused = |rule| Failure::new("header", format!("header {name:?} {rule}"));
+        let known = known(name).ok_or_else(|| {
+            refused("has a name that is not of visible ASCII characters without a colon")
+        })?;
+        if value.trim() != value {
+            return Err(refused("has a value with spaces around it, which NATS would cut off"));
+        }
+        if value.contains(char::is_control) {
+            return Err(refused("has a control character in its value"));
+        }
+        bytes += name.len() + value.len() + LINE_BYTES;
+        map.insert(known, value.into_owned());
         Ok(())
     })?;
-    Ok(map)
+    Ok((map, bytes))
+}
+
+/// The driver's form of a name, if it can have it. Nearly all messages have the same names, so those
+/// that came first are kept.
+fn known(name: &str) -> Option<HeaderName> {
+    const KNOWN_MAX: usize = 32;
+    thread_local! {
+        static KNOWN: RefCell<Vec<HeaderName>> = const { RefCell::new(Vec::new()) };
+    }
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(known) = known.iter().find(|known| AsRef::<str>::as_ref(*known) == name) {
+            return Some(known.clone());
+        }
+        let parsed: HeaderName = name.parse().ok().filter(|_| !name.is_empty())?;
+        if known.len() < KNOWN_MAX {
+            known.push(parsed.clone());
+        }
+        Some(parsed)
+    })
 }
 
 /// What arrived, its attributes decoded and the server's own headers left out.
@@ -170,8 +174,7 @@ mod tests {
         let message = Message::from_bytes("orders", Some("ä \"%"), "x").header("tenant", "Ä b");
         let (delivery, wire) = (delivery(message, 1), Wire::default());
         let outgoing = wire.encode(&delivery, &NAMES).unwrap();
-        let size = check(&delivery, &outgoing, Profile::Binary, Some("ORDERS")).unwrap();
-        let map = map(&delivery, &outgoing, Profile::Binary, Some("ORDERS")).unwrap();
+        let (map, size) = map(&delivery, &outgoing, Profile::Binary, Some("ORDERS")).unwrap();
         let lines = map.iter().map(|(name, values)| {
             let name: &str = name.as_ref();
             values

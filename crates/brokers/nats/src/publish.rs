@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_nats::{
-    Subject,
+    HeaderMap, Subject,
     jetstream::{
         context::{PublishAckFuture, PublishError, PublishErrorKind},
         message::PublishMessage,
@@ -80,17 +80,17 @@ impl NatsBroker {
         self.connection.discard(session);
     }
 
-    /// Refuses what NATS would not take, or not carry unchanged.
-    fn check(
+    /// The headers of a message; refuses what NATS would not take, or not carry unchanged.
+    fn headers(
         &self,
         delivery: &Delivery,
         outgoing: &Outgoing<'_>,
         bytes_max: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<HeaderMap, Failure> {
         subject::check(&outgoing.destination)?;
         let Settings { wire, stream, .. } = &self.settings;
-        let headers = headers::check(delivery, outgoing, wire.profile, stream.as_deref())?;
-        let bytes = headers + outgoing.body.len();
+        let (headers, bytes) = headers::map(delivery, outgoing, wire.profile, stream.as_deref())?;
+        let bytes = bytes + outgoing.body.len();
         if bytes > bytes_max {
             let detail = format!(
                 "{bytes} bytes with headers are more than the {bytes_max} that the server takes \
@@ -98,7 +98,7 @@ impl NatsBroker {
             );
             return Err(Failure::new("too-large", detail));
         }
-        Ok(())
+        Ok(headers)
     }
 }
 
@@ -117,15 +117,15 @@ impl Broker for NatsBroker {
             &headers::NAMES,
             PerKey::SameDestination,
             messages,
-            |delivery, outgoing| self.check(delivery, outgoing, bytes_max),
+            |delivery, outgoing| self.headers(delivery, outgoing, bytes_max),
         );
         loop {
-            let part = call.next_part();
+            let mut part = call.next_part();
             if part.is_empty() {
                 return call.finish();
             }
             let outcomes = match &session {
-                Ok(session) => self.send(session, &part, until).await,
+                Ok(session) => self.send(session, &mut part, until).await,
                 Err(trouble) => vec![outcome(trouble); part.len()],
             };
             call.report(part, outcomes);
@@ -147,7 +147,9 @@ impl Broker for NatsBroker {
 /// A part of a call on its way.
 struct Sending<'a, 'b> {
     session: &'a Session,
-    part: &'a [Part<'b>],
+    part: &'a [Part<'b, HeaderMap>],
+    /// Of each message of the part, until it is handed over.
+    headers: Vec<HeaderMap>,
     until: Instant,
     outcomes: Vec<Option<Outcome>>,
     /// Keys that a message failed of.
@@ -163,17 +165,19 @@ impl NatsBroker {
     async fn send(
         &self,
         session: &Link<Session>,
-        part: &[Part<'_>],
+        part: &mut [Part<'_, HeaderMap>],
         until: Instant,
     ) -> Vec<Outcome> {
+        let headers = part.iter_mut().map(|part| std::mem::take(&mut part.prepared)).collect();
         let outcomes = vec![None; part.len()];
         let failed = HashSet::new();
         let (is_over, is_stale) = (false, false);
-        let mut sending = Sending { session, part, until, outcomes, failed, is_over, is_stale };
+        let mut sending =
+            Sending { session, part, headers, until, outcomes, failed, is_over, is_stale };
         let mut waiting: Vec<usize> = (0..part.len()).collect();
         while !waiting.is_empty() {
             let (now, later) = sending.round(waiting).await;
-            let unanswered = self.hand_over(&mut sending, now).await;
+            let unanswered = sending.hand_over(now).await;
             sending.answers(unanswered).await;
             waiting = later;
         }
@@ -186,42 +190,6 @@ impl NatsBroker {
         let held =
             || Outcome::Unreachable(Failure::new("held", "an earlier message of the key failed"));
         sending.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(held)).collect()
-    }
-
-    /// Gives messages to the driver, in order, and returns what is to be answered.
-    async fn hand_over(
-        &self,
-        sending: &mut Sending<'_, '_>,
-        now: Vec<usize>,
-    ) -> Vec<(usize, PublishAckFuture)> {
-        let Settings { wire, stream, .. } = &self.settings;
-        let mut unanswered = Vec::with_capacity(now.len());
-        for index in now {
-            let Part { delivery, outgoing, .. } = &sending.part[index];
-            if sending.has_failed(index) {
-                continue;
-            }
-            if sending.session.is_down() {
-                sending.fail(index, &Trouble::LostBefore);
-                continue;
-            }
-            let map = match headers::map(delivery, outgoing, wire.profile, stream.as_deref()) {
-                Ok(map) => map,
-                Err(failure) => {
-                    sending.settle(index, Outcome::Rejected(failure));
-                    continue;
-                }
-            };
-            let message = PublishMessage::build().headers(map).payload(outgoing.body.clone());
-            let subject = Subject::from(outgoing.destination.as_ref());
-            let sent = sending.session.context.send_publish(subject, message);
-            match timeout_at(sending.until, sent).await {
-                Ok(Ok(answer)) => unanswered.push((index, answer)),
-                Ok(Err(error)) => sending.fail(index, &not_taken(error)),
-                Err(_) => sending.fail(index, &Trouble::NotTaken),
-            }
-        }
-        unanswered
     }
 }
 
@@ -273,6 +241,31 @@ impl<'a> Sending<'a, '_> {
             self.session.streams.be_careful();
         }
         self.settle(index, outcome);
+    }
+
+    /// Gives messages to the driver, in order, and returns what is to be answered.
+    async fn hand_over(&mut self, now: Vec<usize>) -> Vec<(usize, PublishAckFuture)> {
+        let mut unanswered = Vec::with_capacity(now.len());
+        for index in now {
+            if self.has_failed(index) {
+                continue;
+            }
+            if self.session.is_down() {
+                self.fail(index, &Trouble::LostBefore);
+                continue;
+            }
+            let outgoing = &self.part[index].outgoing;
+            let headers = std::mem::take(&mut self.headers[index]);
+            let message = PublishMessage::build().headers(headers).payload(outgoing.body.clone());
+            let subject = Subject::from(outgoing.destination.as_ref());
+            let sent = self.session.context.send_publish(subject, message);
+            match timeout_at(self.until, sent).await {
+                Ok(Ok(answer)) => unanswered.push((index, answer)),
+                Ok(Err(error)) => self.fail(index, &not_taken(error)),
+                Err(_) => self.fail(index, &Trouble::NotTaken),
+            }
+        }
+        unanswered
     }
 
     /// Splits what waits into what may go together now and what has to wait for its answers.
