@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use posthaste::{Message, MessageId};
-use posthaste_conformance::history::{History, Report};
+use posthaste_history::{History, Report};
 
 use crate::Arrival;
 
