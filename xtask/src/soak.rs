@@ -1,0 +1,193 @@
+//! `cargo xtask soak`: the simulator and runs of everything going wrong on real servers, in turns, for
+//! as long as asked, with fresh seeds; and the public record of it.
+//!
+//! One profile for both: the program is built as its tests are.
+
+mod record;
+mod report;
+
+use std::{
+    fs,
+    hash::{BuildHasher, RandomState},
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Output},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use self::record::{Failure, Record};
+use crate::{cargo, exit_code, succeeds};
+
+/// One line of JSON for every soak.
+const RECORDS: &str = "docs/reliability/soak.jsonl";
+
+/// What runs may be between; as `posthaste-chaos` names them.
+const STORES: [&str; 4] = ["postgres", "mariadb", "sqlite", "pgbouncer"];
+const BROKERS: [&str; 3] = ["nats", "rabbitmq", "kafka"];
+
+/// How often something goes wrong in one run.
+const FAULTS: &str = "20";
+
+/// How long the simulator has between two runs on servers.
+const SIMULATOR_MINUTES: &str = "1";
+
+/// Failures after which nothing new is to be learned.
+const FAILURES_MAX: usize = 5;
+
+/// Lines of a failed run that go into the record.
+const LINES_KEPT: usize = 12;
+
+/// Runs `soak --minutes N` or `soak --report`.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    match arguments {
+        [flag] if flag == "--report" => {
+            report::write(&last_record()?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        [flag, minutes] if flag == "--minutes" => {
+            let minutes: u64 = minutes.parse().context("--minutes takes a whole number")?;
+            soak(Duration::from_secs(minutes * 60))
+        }
+        _ => bail!("usage: cargo xtask soak --minutes N | --report"),
+    }
+}
+
+fn soak(time: Duration) -> anyhow::Result<ExitCode> {
+    let chaos = build("posthaste-e2e", "posthaste-chaos")?;
+    let simulator = build("posthaste-sim", "posthaste-sim")?;
+    let mut record = Record::begin(said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])?, commit()?);
+    let began = Instant::now();
+    let mut round: usize = first_round();
+    while began.elapsed() < time && record.failures.len() < FAILURES_MAX {
+        simulate(&simulator, &mut record)?;
+        break_everything(&chaos, round, &mut record)?;
+        round += 1;
+        println!("{}", record.summary());
+    }
+    record.minutes = began.elapsed().as_secs() / 60;
+    append(&record)?;
+    for failure in &record.failures {
+        println!("FAILED: {}\nrun again: {}", failure.what, failure.replay);
+    }
+    println!("recorded in {RECORDS}; `cargo xtask soak --report` writes it into docs/reliability.md");
+    Ok(exit_code(record.failures.is_empty()))
+}
+
+/// Where in the table of pairs a soak begins: a short one does not always meet the same.
+fn first_round() -> usize {
+    usize::try_from(fresh_seed() % 12).unwrap_or_default()
+}
+
+fn fresh_seed() -> u64 {
+    // As large as JSON readers agree on.
+    RandomState::new().hash_one(()) >> 11
+}
+
+/// Builds a program as tests are built; returns where it is.
+fn build(package: &str, name: &str) -> anyhow::Result<PathBuf> {
+    let built = succeeds(cargo().args(["build", "--package", package, "--bin", name]))?;
+    ensure!(built, "{name} does not build");
+    // This program is in the folder where cargo puts programs.
+    let folder = std::env::current_exe()?;
+    Ok(folder.with_file_name(name))
+}
+
+/// One turn of the simulator. It writes its own record, one line.
+fn simulate(program: &Path, record: &mut Record) -> anyhow::Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    let mut command = Command::new(program);
+    command.args(["soak", "--minutes", SIMULATOR_MINUTES, "--json"]).arg(file.path());
+    let output = command.output().context("cannot run the simulator")?;
+    let text = fs::read_to_string(file.path())?;
+    let line = text.lines().last().map(serde_json::from_str::<Value>).transpose()?;
+    match line {
+        Some(line) => record.add_simulation(line),
+        None => ensure!(!output.status.success(), "the simulator wrote no record"),
+    }
+    if !output.status.success() {
+        let replay = "cargo run --package posthaste-sim -- replay (the seed is in the record)";
+        record.failures.push(failure("the simulator", replay, &output));
+    }
+    Ok(())
+}
+
+/// One run between the next two.
+fn break_everything(program: &Path, round: usize, record: &mut Record) -> anyhow::Result<()> {
+    let (store, broker) = pair(round);
+    let seed = fresh_seed().to_string();
+    let arguments =
+        ["--store", store, "--broker", broker, "--seed", &seed, "--faults", FAULTS];
+    println!("posthaste-chaos {}", arguments.join(" "));
+    let output = Command::new(program).args(arguments).output().context("cannot run it")?;
+    let out = String::from_utf8_lossy(&output.stdout);
+    let line = out.lines().last().unwrap_or_default();
+    if output.status.success() {
+        record.add_run(serde_json::from_str(line).context("a run prints its record last")?);
+    } else {
+        let arguments = arguments.join(" ");
+        let replay =
+            format!("cargo run --package posthaste-e2e --bin posthaste-chaos -- {arguments}");
+        record.failures.push(failure(&format!("{store} to {broker}"), &replay, &output));
+    }
+    Ok(())
+}
+
+/// All pairs come before any comes again.
+fn pair(round: usize) -> (&'static str, &'static str) {
+    // 4 and 3 share no factor, so that counting both at once meets every pair.
+    (STORES[round % STORES.len()], BROKERS[round % BROKERS.len()])
+}
+
+fn failure(what: &str, replay: &str, output: &Output) -> Failure {
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = out.lines().chain(err.lines()).collect();
+    let kept = &lines[lines.len().saturating_sub(LINES_KEPT)..];
+    println!("{}", lines.join("\n"));
+    Failure { what: what.to_owned(), replay: replay.to_owned(), said: kept.join("\n") }
+}
+
+/// The commit this is, and whether something was changed since.
+fn commit() -> anyhow::Result<String> {
+    let commit = said("git", &["rev-parse", "--short=12", "HEAD"])?;
+    let changes = said("git", &["status", "--porcelain", "--untracked-files=no"])?;
+    Ok(if changes.is_empty() { commit } else { format!("{commit}+changes") })
+}
+
+fn said(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.with_context(|| format!("cannot run {program}"))?;
+    ensure!(output.status.success(), "{program} failed");
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+fn append(record: &Record) -> anyhow::Result<()> {
+    let path = Path::new(RECORDS);
+    path.parent().map(fs::create_dir_all).transpose()?;
+    let mut file = fs::File::options().create(true).append(true).open(path)?;
+    writeln!(file, "{}", serde_json::to_string(record)?)?;
+    Ok(())
+}
+
+fn last_record() -> anyhow::Result<Record> {
+    let text = fs::read_to_string(RECORDS).with_context(|| format!("no soak yet: {RECORDS}"))?;
+    let line = text.lines().last().with_context(|| format!("{RECORDS} is empty"))?;
+    serde_json::from_str(line).with_context(|| format!("the last line of {RECORDS}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn all_pairs_come_before_any_comes_again() {
+        let all = STORES.len() * BROKERS.len();
+        let pairs: BTreeSet<_> = (5..5 + all).map(pair).collect();
+        assert_eq!(pairs.len(), all);
+    }
+}
