@@ -251,7 +251,10 @@ impl Scene {
             }
             Act::Release => {
                 serving(&self.relays).await?;
-                self.relays.iter().filter(|relay| relay.is_serving()).for_each(|r| r.signal("TERM"));
+                self.relays
+                    .iter()
+                    .filter(|relay| relay.is_serving())
+                    .for_each(|r| r.signal("TERM"));
             }
             _ => {}
         }

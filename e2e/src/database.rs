@@ -2,14 +2,16 @@
 //!
 //! Relays go through the network; the application does not, so that what it was told is known.
 
-use anyhow::bail;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
 use posthaste_fixtures::{
     Durability, Kind, Options, PgBouncer, Postgres, Proxy, Server, fresh_database,
 };
 use serde::Serialize;
 use tempfile::TempDir;
 
-use crate::{address, behind, blocking};
+use crate::{address, behind, blocking, mysql};
 
 /// Which database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -65,7 +67,8 @@ impl Database {
                 let server = blocking(|| Postgres::private(Durability::Durable))?;
                 let direct = fresh_database(server.url()).await?;
                 let is_pooled = store == Store::Pgbouncer;
-                let pooler = is_pooled.then(|| PgBouncer::start(server.url(), POOLED)).transpose()?;
+                let pooler =
+                    is_pooled.then(|| PgBouncer::start(server.url(), POOLED)).transpose()?;
                 let pooled = pooler.as_ref().map_or_else(|| direct.clone(), |p| p.url(&direct));
                 let machine = Machine::Postgres(server);
                 let proxied = Self::proxied(machine, direct, &pooled).await?;
@@ -74,7 +77,13 @@ impl Database {
             Store::Mariadb => {
                 let server = blocking(|| Server::private(Kind::MariaDb, &Options::default()))?;
                 let url = server.url().to_owned();
-                crate::mysql(&url, "CREATE DATABASE shop").await?;
+                // Its first connections may be closed before it is quite there.
+                let mut tries_left = 20;
+                while let Err(error) = mysql(&url, "CREATE DATABASE IF NOT EXISTS shop").await {
+                    tries_left -= 1;
+                    ensure!(tries_left > 0, "{error:#}");
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
                 let direct = format!("{url}shop");
                 Self::proxied(Machine::MariaDb(server), direct.clone(), &direct).await
             }

@@ -65,7 +65,8 @@ impl Shop {
         let stop = CancellationToken::new();
         let mut writers = JoinSet::new();
         for _ in 0..WRITERS {
-            let writer = Writer { desk: desk.clone(), ledger: Arc::clone(&ledger), stop: stop.clone() };
+            let writer =
+                Writer { desk: desk.clone(), ledger: Arc::clone(&ledger), stop: stop.clone() };
             writers.spawn(writer.write());
         }
         Ok(Self { ledger, stop, writers })

@@ -72,7 +72,9 @@ fn soak(time: Duration) -> anyhow::Result<ExitCode> {
     for failure in &record.failures {
         println!("FAILED: {}\nrun again: {}", failure.what, failure.replay);
     }
-    println!("recorded in {RECORDS}; `cargo xtask soak --report` writes it into docs/reliability.md");
+    println!(
+        "recorded in {RECORDS}; `cargo xtask soak --report` writes it into docs/reliability.md"
+    );
     Ok(exit_code(record.failures.is_empty()))
 }
 
@@ -118,8 +120,7 @@ fn simulate(program: &Path, record: &mut Record) -> anyhow::Result<()> {
 fn break_everything(program: &Path, round: usize, record: &mut Record) -> anyhow::Result<()> {
     let (store, broker) = pair(round);
     let seed = fresh_seed().to_string();
-    let arguments =
-        ["--store", store, "--broker", broker, "--seed", &seed, "--faults", FAULTS];
+    let arguments = ["--store", store, "--broker", broker, "--seed", &seed, "--faults", FAULTS];
     println!("posthaste-chaos {}", arguments.join(" "));
     let output = Command::new(program).args(arguments).output().context("cannot run it")?;
     let out = String::from_utf8_lossy(&output.stdout);

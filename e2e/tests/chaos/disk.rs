@@ -61,7 +61,8 @@ async fn postgres_with_a_full_disk_gets_nothing_sent_that_it_cannot_note() {
     let space = format!("CREATE TABLESPACE small LOCATION '{}'", disk.folder().display());
     execute(server.url(), &space).await;
     execute(server.url(), "CREATE DATABASE shop TEMPLATE template0 TABLESPACE small").await;
-    let stage = Stage::on(&server.url().replace("/postgres", "/shop"));
+    let (host, _) = server.url().rsplit_once('/').unwrap();
+    let stage = Stage::on(&format!("{host}/shop"));
     stage.configure(small_window);
     blocking(|| stage.run(&["migrate"])).ok();
     // The first relay of all makes rows in every table.
@@ -94,5 +95,5 @@ async fn sqlite_with_a_full_disk_gets_nothing_sent_that_it_cannot_note() {
     pool.close().await;
     disk.fill(64 * 1024).unwrap();
     let relay = stage.relay("thrifty");
-    survives(&stage, &disk, relay, "full").await;
+    survives(&stage, &disk, relay, "disk").await;
 }

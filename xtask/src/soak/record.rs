@@ -133,7 +133,10 @@ mod tests {
     #[test]
     fn turns_of_the_simulator_add_up() {
         let mut all = json!({"schedules": 3, "faults": {"crash": 1}, "seeds": [1], "commit": "a"});
-        add(&mut all, json!({"schedules": 4, "faults": {"cut": 2}, "seeds": [1, 2], "commit": "b"}));
+        add(
+            &mut all,
+            json!({"schedules": 4, "faults": {"cut": 2}, "seeds": [1, 2], "commit": "b"}),
+        );
         let expected = json!({
             "schedules": 7, "faults": {"crash": 1, "cut": 2}, "seeds": [1, 2], "commit": "b"
         });
