@@ -23,6 +23,7 @@ use crate::{
     floor::Floors,
     gate::Gate,
     lane::{ItemId, Lanes},
+    planted::{self, Planted},
     window::Window,
 };
 
@@ -261,6 +262,7 @@ impl Server {
                 self.settled_at = now;
                 match self.checked(result, now) {
                     Some(settled) => self.settled(settled, &work, took, now),
+                    None if planted::has(Planted::DropsUnwritten) => {}
                     None => self.unwritten = Some(work),
                 }
                 self.has_unwritten = self.unwritten.is_some();
@@ -341,6 +343,9 @@ impl Server {
             self.poll_at = now + self.poll_pause;
             self.poll_pause = (self.poll_pause * 2).min(self.context.settings.poll);
         }
+        if planted::has(Planted::NotifyOnly) && !batch.more {
+            self.poll_at = Duration::MAX;
+        }
         // The store works on the next batch while this one is taken in.
         self.start_fetch(now, &batch.messages);
         self.raise_floor();
@@ -387,8 +392,10 @@ impl Server {
         if self.context.once && self.failed_probes >= ONCE_PROBES_MAX && self.in_flight == 0 {
             return self.gate.reason().cloned().map(End::Unreachable);
         }
+        let is_unfinished = self.until.is_some() && planted::has(Planted::BarrierUnfinished);
         let is_waiting = self.is_fetching || self.is_asking_due || !self.is_caught_up;
-        if is_waiting || !is_quiet || !self.window.is_settled() || !self.stops_when_caught_up() {
+        let is_waiting = is_waiting || !self.window.is_settled();
+        if is_waiting && !is_unfinished || !is_quiet || !self.stops_when_caught_up() {
             return None;
         }
         match &self.until {

@@ -3,7 +3,7 @@
 //! Holds no I/O.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -16,6 +16,7 @@ use posthaste_core::{
 use crate::{
     floor::Floors,
     lane::{ItemId, LaneId, Lanes},
+    planted::{self, Planted},
 };
 
 /// Ids from here on are parked messages being tried again; below, messages from the log.
@@ -88,7 +89,7 @@ pub(crate) struct Window {
     /// What the next settlement writes besides the position.
     pending: Settlement,
     /// Parked messages whose outcome was unknown; charged once another message passes.
-    suspects: HashMap<Seq, Repark>,
+    suspects: BTreeMap<Seq, Repark>,
     /// What messages that enter are told about those before them.
     pub(crate) floors: Floors,
 }
@@ -115,7 +116,7 @@ impl Window {
             bytes: 0,
             blocked: blocked.into_iter().collect(),
             pending: Settlement::default(),
-            suspects: HashMap::new(),
+            suspects: BTreeMap::new(),
         }
     }
 
@@ -226,7 +227,7 @@ impl Window {
 
     fn set_aside(&mut self, id: ItemId, report: Repark, now: Duration) {
         let key = self.item(id).and_then(Item::key).map(str::to_owned);
-        let blocks = report.next != Next::Dead;
+        let blocks = report.next != Next::Dead && !planted::has(Planted::ContinueAfterFail);
         if id >= PARKED_FIRST {
             self.forget_parked(id);
             self.pending.repark.push(report);
@@ -323,7 +324,7 @@ impl Window {
     /// the rest. However long the outage was, this is one unknown outcome. `next` says what happens
     /// after so many of them.
     pub(crate) fn set_suspects_aside(&mut self, now: Duration, mut next: impl FnMut(u32) -> Next) {
-        for (_, mut report) in self.suspects.drain() {
+        for mut report in std::mem::take(&mut self.suspects).into_values() {
             report.next = next(report.unknowns);
             self.pending.repark.push(report);
         }
@@ -407,6 +408,12 @@ impl Window {
         self.has_skipped = false;
         let mut settlement = std::mem::take(&mut self.pending);
         settlement.position = Some(self.settled.clone());
+        if planted::has(Planted::SettlesWhatIsRead) {
+            let marks = self.marks.iter();
+            settlement.position = Some(marks.fold(self.settled.clone(), |position, mark| {
+                position.passed(mark.end, &mark.snapshot)
+            }));
+        }
         Some((settlement, self.unconfirmed))
     }
 
@@ -433,6 +440,9 @@ impl Window {
 
     /// Keys that nothing parked holds back any more, unless the next settlement parks one again.
     pub(crate) fn unblock(&mut self, keys: Vec<String>) {
+        if planted::has(Planted::UnblocksTooEarly) {
+            self.blocked.clear();
+        }
         for key in keys {
             let parks = |park: &Park| park.message.key.as_deref() == Some(&key);
             let in_memory = self.parked.values().any(|item| item.key() == Some(&key));
