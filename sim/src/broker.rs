@@ -76,7 +76,7 @@ impl Link {
     fn term(&self, delivery: &Delivery) -> Term {
         let shard = delivery.floor.as_ref().map(|floor| floor.shard);
         let number = shard.map_or(0, |shard| self.process.term(self.route, shard));
-        Term { process: self.process.id, shard, number }
+        Term { process: self.process.id, shard, number, has_stray: self.process.has_stray() }
     }
 
     fn started(&self, delivery: &Delivery) {

@@ -35,11 +35,19 @@ struct State {
     crash_at: Option<u64>,
     /// Times it was granted each shard of each route.
     grants: HashMap<(usize, Shard), u32>,
+    /// Whether a settlement of it was given up that may land later.
+    has_stray: bool,
 }
 
 impl Process {
     pub(crate) fn new(id: u32, name: String) -> Self {
-        let state = State { mode: Mode::Running, steps: 0, crash_at: None, grants: HashMap::new() };
+        let state = State {
+            mode: Mode::Running,
+            steps: 0,
+            crash_at: None,
+            grants: HashMap::new(),
+            has_stray: false,
+        };
         Self { id, name, state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -118,6 +126,14 @@ impl Process {
     /// Takes a crash back that has not come.
     pub(crate) fn spare(&self) {
         self.state().crash_at = None;
+    }
+
+    pub(crate) fn strayed(&self) {
+        self.state().has_stray = true;
+    }
+
+    pub(crate) fn has_stray(&self) -> bool {
+        self.state().has_stray
     }
 
     pub(crate) fn granted(&self, route: usize, shard: Shard) {

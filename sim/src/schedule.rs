@@ -21,7 +21,7 @@ use crate::{
 /// Virtual time within which calm must have set everything right.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// How often to look whether it has.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Stray messages land within this time.
 const STRAYS: Duration = Duration::from_secs(8);
 
@@ -155,24 +155,13 @@ async fn recover(stage: &Arc<Stage>) {
     }
     if world.plan.routes.len() > 1 {
         world.route(1, |route| route.down_until = Duration::MAX);
-        if timeout(PATIENCE, delivered(stage, &[0])).await.is_err() {
+        if timeout(PATIENCE, settled(stage, &[0])).await.is_err() {
             world.problem("P7 a route waits for another's broker".to_owned());
         }
         world.route(1, |route| route.down_until = Duration::ZERO);
     }
     let all: Vec<usize> = (0..world.plan.routes.len()).collect();
-    let person = world.process("person");
-    let everything = async {
-        loop {
-            actors::unblock(stage, &person).await;
-            stage.redrive_letters().await;
-            let soon = timeout(Duration::from_secs(2), delivered(stage, &all));
-            if soon.await.is_ok() && is_idle(stage, &all).await && is_acted(world) {
-                return;
-            }
-        }
-    };
-    if timeout(PATIENCE, everything).await.is_err() {
+    if timeout(PATIENCE, settled(stage, &all)).await.is_err() {
         let status = stage.store.status().await.expect("it never fails");
         let behind = status.routes.iter().map(|it| (it.pending, it.retrying)).collect::<Vec<_>>();
         world
@@ -181,18 +170,21 @@ async fn recover(stage: &Arc<Stage>) {
     sleep(STRAYS).await;
 }
 
-/// Waits until everything of these routes has arrived or is set aside.
-async fn delivered(stage: &Stage, routes: &[usize]) {
-    let is_complete = |index: &usize| stage.world.route(*index, |it| it.history.is_complete());
-    while !routes.iter().all(is_complete) {
+/// Waits until everything of these routes has arrived or is set aside, has taken effect, and the store
+/// knows. People decide about what waits for them.
+async fn settled(stage: &Stage, routes: &[usize]) {
+    let world = &stage.world;
+    let person = world.process("person");
+    let is_done = |index: &usize| {
+        world.route(*index, |route| {
+            route.history.is_complete() && route.history.check().effects_missing.is_empty()
+        })
+    };
+    while !(is_idle(stage, routes).await && routes.iter().all(is_done)) {
+        actors::unblock(stage, &person).await;
+        stage.redrive_letters().await;
         sleep(LOOK_EVERY).await;
     }
-}
-
-fn is_acted(world: &World) -> bool {
-    world.with(|state| {
-        state.routes.iter().all(|route| route.history.check().effects_missing.is_empty())
-    })
 }
 
 /// Whether the store knows that everything is done.

@@ -77,6 +77,9 @@ impl Wire {
             effect.await
         });
         if is_late {
+            if operation == "settle" {
+                self.process.strayed();
+            }
             tokio::time::sleep(DEADLINE).await;
             return Err(unavailable(operation));
         }

@@ -201,6 +201,7 @@ impl Server {
         let bytes_max = self.context.settings.window_bytes_max;
         let (context, lease) = (self.context.clone(), self.lease.clone());
         let changes = self.window.floors.changes();
+        let changes = (!self.window.has_parked_ahead()).then_some(changes);
         self.calls.push(
             async move {
                 let result = context.store.due(&lease, DUE_MESSAGES_MAX, bytes_max).await;

@@ -68,11 +68,29 @@ pub(crate) enum End {
 
 /// The end of a call.
 pub(crate) enum Event {
-    Fetched { result: Result<Batch, StoreError>, took: Duration },
-    Answered { items: Vec<ItemId>, outcomes: Vec<Outcome>, took: Duration },
-    Settled { result: Result<Settled, StoreError>, work: Work, took: Duration },
-    Due { result: Result<Due, StoreError>, changes: u64 },
-    Renewed { result: Result<(), StoreError>, asked_at: Duration },
+    Fetched {
+        result: Result<Batch, StoreError>,
+        took: Duration,
+    },
+    Answered {
+        items: Vec<ItemId>,
+        outcomes: Vec<Outcome>,
+        took: Duration,
+    },
+    Settled {
+        result: Result<Settled, StoreError>,
+        work: Work,
+        took: Duration,
+    },
+    /// `changes` is `None` where the store did not know everything that is put aside.
+    Due {
+        result: Result<Due, StoreError>,
+        changes: Option<u64>,
+    },
+    Renewed {
+        result: Result<(), StoreError>,
+        asked_at: Duration,
+    },
 }
 
 /// A settlement on its way, kept until it is confirmed.
@@ -270,7 +288,9 @@ impl Server {
             Event::Due { result, changes } => {
                 self.is_asking_due = false;
                 if let Some(due) = self.checked(result, now) {
-                    self.window.floors.told(&due.undelivered, changes);
+                    if let Some(changes) = changes {
+                        self.window.floors.told(&due.undelivered, changes);
+                    }
                     self.raise_floor();
                     let pause = due.next_in.unwrap_or(DUE_INTERVAL).clamp(POLL_MIN, DUE_INTERVAL);
                     self.due_at = if due.messages.is_empty() { now + pause } else { now };

@@ -88,6 +88,10 @@ pub(crate) struct Window {
     blocked: HashSet<String>,
     /// What the next settlement writes besides the position.
     pending: Settlement,
+    /// Put aside, but behind something of `log` that is not finished. Each is written together with the
+    /// position that passes it: were it written before, whoever takes over would find it both parked
+    /// and in the log, and send what a person may have discarded meanwhile.
+    parked_ahead: BTreeMap<ItemId, Park>,
     /// Parked messages whose outcome was unknown; charged once another message passes.
     suspects: BTreeMap<Seq, Repark>,
     /// What messages that enter are told about those before them.
@@ -116,6 +120,7 @@ impl Window {
             bytes: 0,
             blocked: blocked.into_iter().collect(),
             pending: Settlement::default(),
+            parked_ahead: BTreeMap::new(),
             suspects: BTreeMap::new(),
         }
     }
@@ -288,7 +293,7 @@ impl Window {
         item.is_done = true;
         let park = Park { message: item.delivery.message.clone(), age: item.age(now), report };
         self.floors.parked(park.report.seq);
-        self.pending.park.push(park);
+        self.parked_ahead.insert(id, park);
     }
 
     /// The broker cannot be used, or did not say what became of it. A message from the log stays to
@@ -374,6 +379,7 @@ impl Window {
         while self.log.front().is_some_and(|item| item.is_done) {
             let item = self.log.pop_front().expect("just looked at");
             self.bytes -= item.delivery.message.weight();
+            self.pending.park.extend(self.parked_ahead.remove(&self.log_first));
             self.log_first += 1;
             self.has_moved = true;
             self.unconfirmed += 1;
@@ -446,7 +452,8 @@ impl Window {
         for key in keys {
             let parks = |park: &Park| park.message.key.as_deref() == Some(&key);
             let in_memory = self.parked.values().any(|item| item.key() == Some(&key));
-            if !in_memory && !self.pending.park.iter().any(parks) {
+            let mut unwritten = self.pending.park.iter().chain(self.parked_ahead.values());
+            if !in_memory && !unwritten.any(parks) {
                 self.blocked.remove(&key);
             }
         }
@@ -466,6 +473,11 @@ impl Window {
     /// Weight held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether something is put aside that the store does not know of.
+    pub(crate) fn has_parked_ahead(&self) -> bool {
+        !self.parked_ahead.is_empty()
     }
 
     /// Whether parked messages are being tried again, or the result is not written yet.
