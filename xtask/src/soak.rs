@@ -1,7 +1,8 @@
 //! `cargo xtask soak`: the simulator and runs of everything going wrong on real servers, in turns, for
 //! as long as asked, with fresh seeds; and the public record of it.
 //!
-//! One profile for both: the program is built as its tests are.
+//! The program under test is built as its tests are, with all checks on. The simulator is built for
+//! release: what it looks for are promises broken, and it meets many times the schedules.
 
 mod record;
 mod report;
@@ -31,8 +32,10 @@ const BROKERS: [&str; 3] = ["nats", "rabbitmq", "kafka"];
 /// How often something goes wrong in one run.
 const FAULTS: &str = "20";
 
-/// How long the simulator has between two runs on servers.
-const SIMULATOR_MINUTES: &str = "1";
+/// Turns that each of the two has, and the longest of them: the simulator ends its turn by looking for
+/// all planted bugs, which takes a while.
+const TURNS: u64 = 3;
+const TURN_MINUTES_MAX: u64 = 10;
 
 /// Failures after which nothing new is to be learned.
 const FAILURES_MAX: usize = 5;
@@ -56,16 +59,21 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 fn soak(time: Duration) -> anyhow::Result<ExitCode> {
-    let chaos = build("posthaste-e2e", "posthaste-chaos")?;
-    let simulator = build("posthaste-sim", "posthaste-sim")?;
+    let chaos = build("posthaste-e2e", "posthaste-chaos", "dev")?;
+    let simulator = build("posthaste-sim", "posthaste-sim", "release")?;
     let mut record = Record::begin(said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])?, commit()?);
     let began = Instant::now();
-    let mut round: usize = first_round();
-    while began.elapsed() < time && record.failures.len() < FAILURES_MAX {
-        simulate(&simulator, &mut record)?;
-        break_everything(&chaos, round, &mut record)?;
-        round += 1;
-        println!("{}", record.summary());
+    let turn_minutes = (time.as_secs() / 60 / TURNS / 2).clamp(1, TURN_MINUTES_MAX);
+    let mut round = first_round();
+    let goes_on = |record: &Record| began.elapsed() < time && record.failures.len() < FAILURES_MAX;
+    while goes_on(&record) {
+        simulate(&simulator, turn_minutes, &mut record)?;
+        let turn_ends = Instant::now() + Duration::from_secs(turn_minutes * 60);
+        while goes_on(&record) && Instant::now() < turn_ends {
+            break_everything(&chaos, round, &mut record)?;
+            round += 1;
+            println!("{}", record.summary());
+        }
     }
     record.minutes = began.elapsed().as_secs() / 60;
     append(&record)?;
@@ -88,30 +96,30 @@ fn fresh_seed() -> u64 {
     RandomState::new().hash_one(()) >> 11
 }
 
-/// Builds a program as tests are built; returns where it is.
-fn build(package: &str, name: &str) -> anyhow::Result<PathBuf> {
-    let built = succeeds(cargo().args(["build", "--package", package, "--bin", name]))?;
-    ensure!(built, "{name} does not build");
-    // This program is in the folder where cargo puts programs.
-    let folder = std::env::current_exe()?;
-    Ok(folder.with_file_name(name))
+/// Builds a program; returns where it is.
+fn build(package: &str, name: &str, profile: &str) -> anyhow::Result<PathBuf> {
+    let arguments = ["build", "--package", package, "--bin", name, "--profile", profile];
+    ensure!(succeeds(cargo().args(arguments))?, "{name} does not build");
+    // This program is in `target/<profile>`, too.
+    let this = std::env::current_exe()?;
+    let target = this.ancestors().nth(2).context("programs are two folders below target")?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    Ok(target.join(folder).join(name))
 }
 
 /// One turn of the simulator. It writes its own record, one line.
-fn simulate(program: &Path, record: &mut Record) -> anyhow::Result<()> {
+fn simulate(program: &Path, minutes: u64, record: &mut Record) -> anyhow::Result<()> {
     let file = tempfile::NamedTempFile::new()?;
+    let minutes = minutes.to_string();
+    println!("posthaste-sim soak --minutes {minutes}");
     let mut command = Command::new(program);
-    command.args(["soak", "--minutes", SIMULATOR_MINUTES, "--json"]).arg(file.path());
+    command.args(["soak", "--minutes", &minutes, "--json"]).arg(file.path());
     let output = command.output().context("cannot run the simulator")?;
     let text = fs::read_to_string(file.path())?;
     let line = text.lines().last().map(serde_json::from_str::<Value>).transpose()?;
     match line {
         Some(line) => record.add_simulation(line),
-        None => ensure!(!output.status.success(), "the simulator wrote no record"),
-    }
-    if !output.status.success() {
-        let replay = "cargo run --package posthaste-sim -- replay (the seed is in the record)";
-        record.failures.push(failure("the simulator", replay, &output));
+        None => record.failures.push(failure("the simulator", "see what it said", &output)),
     }
     Ok(())
 }

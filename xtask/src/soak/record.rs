@@ -81,8 +81,39 @@ impl Record {
         all.duplicated += run.duplicated;
     }
 
-    pub(crate) fn add_simulation(&mut self, line: Value) {
+    /// Adds a turn of the simulator: what it counted, where its seeds were, what it found.
+    pub(crate) fn add_simulation(&mut self, mut line: Value) {
+        let Some(fields) = line.as_object_mut() else { return };
+        for failure in taken(fields, "failures") {
+            self.failures.push(Failure {
+                what: format!("the simulator with seed {}", failure["seed"]),
+                replay: text(&failure["replay"]),
+                said: failure["problems"].to_string(),
+            });
+        }
+        let seeds = taken(fields, "seeds");
+        if let [from, to] = seeds.as_slice() {
+            fields.insert("seeds".to_owned(), Value::from(vec![format!("{from}..{to}")]));
+        }
+        let planted = taken(fields, "planted");
+        let (found, missed): (Vec<_>, Vec<_>) =
+            planted.iter().partition(|bug| bug["seeds"].is_u64());
+        for bug in &missed {
+            let name = text(&bug["planted"]);
+            self.failures.push(Failure {
+                what: format!("the simulator does not find the planted bug {name}"),
+                replay: "cargo run --package posthaste-sim -- planted".to_owned(),
+                said: String::new(),
+            });
+        }
+        let names = |bugs: Vec<&Value>| bugs.iter().map(|bug| bug["planted"].clone()).collect();
+        fields.insert("planted_found".to_owned(), Value::Array(names(found)));
+        fields.insert("planted_missed".to_owned(), Value::Array(names(missed)));
         add(&mut self.simulator, line);
+        let faults = self.simulator["faults"].as_object().into_iter().flatten();
+        let missing = faults.filter(|(_, count)| count.as_u64() == Some(0));
+        let missing: Vec<Value> = missing.map(|(name, _)| Value::from(name.as_str())).collect();
+        self.simulator["not_tested"] = Value::Array(missing);
     }
 
     /// One line, for whoever waits.
@@ -91,6 +122,19 @@ impl Record {
         let failures = self.failures.len();
         format!("{runs} runs, {committed} committed, {duplicated} duplicated, {failures} failures")
     }
+}
+
+/// A list of an object, taken out of it.
+fn taken(fields: &mut Map<String, Value>, name: &str) -> Vec<Value> {
+    match fields.remove(name) {
+        Some(Value::Array(values)) => values,
+        _ => Vec::new(),
+    }
+}
+
+/// A string without its quotes.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn sum(all: &mut BTreeMap<String, usize>, more: BTreeMap<String, usize>) {
@@ -117,8 +161,9 @@ fn add(all: &mut Value, more: Value) {
                 }
             }
         }
-        (all, more) => match (all.as_u64(), more.as_u64()) {
-            (Some(a), Some(b)) => *all = Value::from(a + b),
+        (all, more) => match (all.as_u64(), more.as_u64(), all.as_f64(), more.as_f64()) {
+            (Some(a), Some(b), ..) => *all = Value::from(a + b),
+            (_, _, Some(a), Some(b)) => *all = Value::from((a + b).round()),
             _ => *all = more,
         },
     }
@@ -141,6 +186,29 @@ mod tests {
             "schedules": 7, "faults": {"crash": 1, "cut": 2}, "seeds": [1, 2], "commit": "b"
         });
         assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn what_the_simulator_finds_and_misses_is_told() {
+        let turn = json!({
+            "seeds": [5, 9], "schedules": 4, "seconds": 1.4,
+            "faults": {"crash": 2, "cut": 0},
+            "failures": [{"seed": 7, "problems": ["P2 lost"], "replay": "again"}],
+            "planted": [
+                {"planted": "mark-first", "seeds": 3, "problem": "P2 lost"},
+                {"planted": "row-claim", "seeds": null, "problem": null},
+            ],
+        });
+        let mut record = Record::begin(String::new(), String::new());
+        record.add_simulation(turn.clone());
+        record.add_simulation(turn);
+        assert_eq!(record.simulator["schedules"], 8);
+        assert_eq!(record.simulator["seeds"], json!(["5..9"]));
+        assert_eq!(record.simulator["planted_found"], json!(["mark-first"]));
+        assert_eq!(record.simulator["planted_missed"], json!(["row-claim"]));
+        assert_eq!(record.simulator["not_tested"], json!(["cut"]));
+        assert_eq!(record.failures.len(), 4, "{:?}", record.failures);
+        assert_eq!(record.failures[0].replay, "again");
     }
 
     #[test]
