@@ -29,16 +29,27 @@ const DRAIN: Duration = Duration::from_secs(180);
 const DELAY: Duration = Duration::from_millis(150);
 
 /// What to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Run {
     /// Which database.
     pub store: Store,
     /// Which broker.
     pub broker: Broker,
-    /// What goes wrong.
+    /// Decides all numbers.
     pub seed: u64,
-    /// How often something does; `None`: relays die once at every point of every step.
-    pub faults: Option<usize>,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+/// What goes wrong in a run.
+#[derive(Clone, Debug)]
+pub enum Faults {
+    /// So many, drawn by the seed: each that there is before any comes twice.
+    Drawn(usize),
+    /// These, in this order, by their names.
+    Listed(Vec<String>),
+    /// Relays die at every point of every step.
+    Steps,
 }
 
 /// What came of a run.
@@ -77,8 +88,28 @@ impl Run {
             name(&self.store),
             name(&self.broker),
             self.seed,
-            self.faults.map_or_else(|| "--steps".to_owned(), |count| format!("--faults {count}"))
+            match &self.faults {
+                Faults::Drawn(count) => format!("--faults {count}"),
+                Faults::Listed(names) => format!("--list {}", names.join(",")),
+                Faults::Steps => "--steps".to_owned(),
+            }
         )
+    }
+
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let faults = match &self.faults {
+            Faults::Drawn(count) => return Ok(Plan::new(self.store, self.seed, *count)),
+            Faults::Steps => Fault::steps(self.store),
+            Faults::Listed(names) => {
+                let all = Fault::all(self.store);
+                let find = |name: &String| {
+                    let found = all.iter().find(|fault| fault.to_string() == *name);
+                    found.copied().with_context(|| format!("no fault {name} of {:?}", self.store))
+                };
+                names.iter().map(find).collect::<anyhow::Result<_>>()?
+            }
+        };
+        Ok(Plan::with(faults, self.seed))
     }
 
     /// Runs it.
@@ -88,10 +119,7 @@ impl Run {
     pub async fn run(self) -> anyhow::Result<Record> {
         println!("{}", self.command());
         let began = Instant::now();
-        let plan = match self.faults {
-            Some(count) => Plan::new(self.store, self.seed, count),
-            None => Plan::with(Fault::steps(self.store), self.seed),
-        };
+        let plan = self.plan()?;
         let (database, bus) =
             tokio::try_join!(Database::start(self.store), Bus::start(self.broker))?;
         let mut scene = Scene::set(database, bus, plan.shards).await?;

@@ -286,8 +286,8 @@ mod tests {
         let plan = |seed| Plan::new(Store::Postgres, seed, all.len());
         assert_eq!(format!("{:?}", plan(7)), format!("{:?}", plan(7)));
         assert_ne!(format!("{:?}", plan(7)), format!("{:?}", plan(8)));
-        for fault in all {
-            assert_eq!(plan(7).steps.iter().filter(|step| step.fault == fault).count(), 1);
+        for fault in &all {
+            assert_eq!(plan(7).steps.iter().filter(|step| step.fault == *fault).count(), 1);
         }
     }
 

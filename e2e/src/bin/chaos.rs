@@ -4,7 +4,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use posthaste_e2e::{Broker, Store, chaos::Run};
+use posthaste_e2e::{
+    Broker, Store,
+    chaos::{Faults, Run},
+};
 
 /// Runs two relays between a database and a broker, breaks everything around them, and checks what
 /// arrived.
@@ -22,15 +25,22 @@ struct Arguments {
     /// How often something goes wrong.
     #[arg(long, default_value_t = 20)]
     faults: usize,
-    /// Instead, relays die once at every point of every step.
-    #[arg(long, conflicts_with = "faults")]
+    /// Instead of drawing faults: these, by their names in the record.
+    #[arg(long, value_delimiter = ',', conflicts_with = "faults")]
+    list: Vec<String>,
+    /// Instead of drawing faults: relays die once at every point of every step.
+    #[arg(long, conflicts_with_all = ["faults", "list"])]
     steps: bool,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Arguments { store, broker, seed, faults, steps } = Arguments::parse();
-    let faults = (!steps).then_some(faults);
+    let Arguments { store, broker, seed, faults, list, steps } = Arguments::parse();
+    let faults = match (steps, list.is_empty()) {
+        (true, _) => Faults::Steps,
+        (false, false) => Faults::Listed(list),
+        (false, true) => Faults::Drawn(faults),
+    };
     let record = Run { store, broker, seed, faults }.run().await;
     let line = record.and_then(|record| Ok(serde_json::to_string(&record)?));
     match line {
