@@ -140,13 +140,19 @@ async fn redrive(world: &World, store: &dyn Store, view: &ParkedView) {
 
 async fn discard(world: &World, store: &dyn Store, view: &ParkedView) {
     let id = view.message.id;
+    let index = route_index(&view.route);
     let result = store.discard(&only(view), "person", "given up").await;
     world.trace(format_args!("person discards {}: {result:?}", short(id)));
-    world.route(route_index(&view.route), |route| match result {
+    world.route(index, |route| match result {
         Ok(0) => {}
         Ok(_) => route.history.discarded(id),
         // Perhaps it is.
-        Err(_) => route.history.set_aside(id),
+        Err(_) => {
+            route.history.set_aside(id);
+            for consumer in world.plan.consumers.iter().filter(|it| it.route == index) {
+                route.history.consumer_set_aside(consumer.name, id);
+            }
+        }
     });
 }
 

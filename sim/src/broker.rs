@@ -43,7 +43,7 @@ impl Graveyard {
         all.push(Arc::clone(process));
     }
 
-    fn has(&self, id: u32) -> bool {
+    pub(crate) fn has(&self, id: u32) -> bool {
         let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         all.iter().any(|process| process.id == id && process.is_dead())
     }

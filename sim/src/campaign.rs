@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     ops::Range,
     panic,
+    sync::Once,
     time::{Duration, Instant},
 };
 
@@ -81,16 +82,15 @@ impl Summary {
             *self.duplicates.entry(cause.as_str()).or_default() += count;
         }
         if !ended.problems.is_empty() && self.failures.len() < FAILURES_MAX {
-            let replay = replay(seed, None);
+            let replay = replay(seed);
             self.failures.push(Failure { seed, problems: ended.problems, replay });
         }
     }
 }
 
 /// The command that runs a schedule again, and prints what happens in it.
-fn replay(seed: u64, planted: Option<Planted>) -> String {
-    let planted = planted.map(|bug| format!(" --planted {}", bug.as_str())).unwrap_or_default();
-    format!("cargo run -p posthaste-sim -- run --seed {seed} --trace{planted}")
+fn replay(seed: u64) -> String {
+    format!("cargo run -p posthaste-sim -- run --seed {seed} --trace")
 }
 
 /// Schedules to run.
@@ -116,34 +116,42 @@ impl Campaign {
             if self.time_max.is_some_and(|max| start.elapsed() >= max) {
                 break;
             }
-            let ended = Schedule { seed, planted: None, is_traced: false }.run();
-            summary.add(seed, ended);
+            summary.add(seed, Schedule::new(seed).run());
         }
         summary.seconds = start.elapsed().as_secs_f64();
         summary
     }
 }
 
-/// Looks for a planted bug, seed after seed.
+/// Looks for a planted bug, seed after seed. It is found where a promise is broken with it and none
+/// without it.
 #[must_use]
-pub fn catch(planted: Planted, seeds: Range<u64>) -> Caught {
+pub fn catch(bug: Planted, seeds: Range<u64>) -> Caught {
     let start = seeds.start;
+    let planted = bug.as_str();
     for seed in seeds {
-        let ended = Schedule { seed, planted: Some(planted), is_traced: false }.run();
-        if let Some(problem) = ended.problems.into_iter().next() {
-            let seeds = Some(seed + 1 - start);
-            return Caught { planted: planted.as_str(), seeds, problem: Some(problem) };
-        }
+        let schedule = Schedule { planted: Some(bug), ..Schedule::new(seed) };
+        // The last one is what the history says.
+        let Some(problem) = schedule.run().problems.pop() else { continue };
+        let mended = Schedule { is_mended: true, ..schedule }.run();
+        let (seeds, problem) = match mended.problems.first() {
+            None => (Some(seed + 1 - start), problem),
+            Some(problem) => (None, format!("seed {seed} without the bug, too: {problem}")),
+        };
+        return Caught { planted, seeds, problem: Some(problem) };
     }
-    Caught { planted: planted.as_str(), seeds: None, problem: None }
+    Caught { planted, seeds: None, problem: None }
 }
 
 /// Keeps panics that are part of a schedule from being printed.
 pub fn silence_planted_panics() {
-    let before = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        if !info.payload().is::<PanicOnPurpose>() {
-            before(info);
-        }
-    }));
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !info.payload().is::<PanicOnPurpose>() {
+                before(info);
+            }
+        }));
+    });
 }

@@ -15,6 +15,18 @@ struct Term {
     lease: Lease,
     /// By the database's clock; `None` once it was given back.
     expires_at: Option<Duration>,
+    /// Who holds it, and whether its word came through for sure.
+    process: u32,
+    is_told: bool,
+}
+
+/// To whom a shard was granted.
+pub(crate) struct Granted<'l> {
+    pub(crate) lease: &'l Lease,
+    pub(crate) process: u32,
+    /// Whether the answer is sure to reach it.
+    pub(crate) is_told: bool,
+    pub(crate) ttl: Duration,
 }
 
 impl Leases {
@@ -23,15 +35,11 @@ impl Leases {
     }
 
     /// A shard was granted. Says what is wrong with it.
-    pub(crate) fn granted(
-        &mut self,
-        lease: &Lease,
-        now: Duration,
-        ttl: Duration,
-    ) -> Option<String> {
+    pub(crate) fn granted(&mut self, granted: &Granted<'_>, now: Duration) -> Option<String> {
+        let Granted { lease, process, is_told, ttl } = *granted;
         let before = self.shards.insert(
             (lease.route.clone(), lease.shard),
-            Term { lease: lease.clone(), expires_at: Some(now + ttl) },
+            Term { lease: lease.clone(), expires_at: Some(now + ttl), process, is_told },
         );
         let before = before?;
         if before.lease.epoch >= lease.epoch {
@@ -53,6 +61,14 @@ impl Leases {
         if let Some(term) = self.latest(lease).filter(|term| term.lease == *lease) {
             term.expires_at = None;
         }
+    }
+
+    /// Whether somebody who knows of it still holds a lease, other than `is_dead` ones.
+    pub(crate) fn is_held(&self, now: Duration, is_dead: impl Fn(u32) -> bool) -> bool {
+        self.shards.values().any(|term| {
+            let is_valid = term.expires_at.is_some_and(|expires_at| expires_at > now);
+            is_valid && term.is_told && !is_dead(term.process)
+        })
     }
 
     /// The route is split anew: its old leases are over.

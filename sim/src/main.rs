@@ -92,7 +92,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn one(seed: u64, is_traced: bool, planted: Option<Planted>) -> bool {
-    let ended = Schedule { seed, planted, is_traced }.run();
+    let ended = Schedule { planted, is_traced, ..Schedule::new(seed) }.run();
     println!("seed {seed}: trace {:016x}", ended.trace_hash);
     for problem in &ended.problems {
         println!("  {problem}");

@@ -42,6 +42,9 @@ pub struct Schedule {
     pub seed: u64,
     /// The bug to plant, if any.
     pub planted: Option<Planted>,
+    /// Leaves the bug out, and everything else as it would be with it: what is wrong then is not the
+    /// bug's doing.
+    pub is_mended: bool,
     /// Whether to print what happens.
     pub is_traced: bool,
 }
@@ -66,6 +69,12 @@ pub struct Ended {
 }
 
 impl Schedule {
+    /// The schedule of a seed, with nothing planted and nothing printed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { seed, planted: None, is_mended: false, is_traced: false }
+    }
+
     /// Runs it. The same seed gives the same trace.
     ///
     /// # Panics
@@ -79,10 +88,14 @@ impl Schedule {
             .expect("a runtime without drivers can be made");
         // Consumers draw their jitter from the thread's generator.
         fastrand::seed(self.seed);
-        posthaste_relay::plant(self.planted.and_then(Planted::in_relay));
+        posthaste_relay::plant(self.bug().and_then(Planted::in_relay));
         let ended = runtime.block_on(self.play());
         posthaste_relay::plant(None);
         ended
+    }
+
+    fn bug(self) -> Option<Planted> {
+        self.planted.filter(|_| !self.is_mended)
     }
 
     async fn play(self) -> Ended {
@@ -92,7 +105,7 @@ impl Schedule {
         if self.is_traced {
             println!("{plan:#?}");
         }
-        let world = World::new(plan, self.planted, random, self.is_traced);
+        let world = World::new(plan, self.bug(), random, self.is_traced);
         let stage = Stage::new(&world);
         for consumer in &world.plan.consumers {
             world.route(consumer.route, |route| route.history.consumer(consumer.name));
@@ -204,10 +217,9 @@ async fn stop(stage: &Arc<Stage>, over: CancellationToken, mut keepers: JoinSet<
     if timeout(limit, ended).await.is_err() {
         world.problem("P9 something did not stop in time".to_owned());
     }
-    let status = stage.store.status().await.expect("it never fails");
-    let mut leases = status.routes.iter().flat_map(|route| &route.leases);
-    // Only a relay that was killed leaves one behind, and that was long ago.
-    if leases.any(|lease| lease.relay.is_some()) {
+    let now = world.database_now();
+    let is_dead = |process| stage.is_dead(process);
+    if world.with(|state| state.leases.is_held(now, is_dead)) {
         world.problem("P9 a lease was not given back".to_owned());
     }
 }

@@ -82,6 +82,11 @@ impl Stage {
         self.running().relays[index].clone()
     }
 
+    /// Whether the process died, rather than stopped.
+    pub(crate) fn is_dead(&self, process: u32) -> bool {
+        self.graveyard.has(process)
+    }
+
     /// All consumers there have been.
     pub(crate) fn consumers(&self) -> Vec<Arc<Process>> {
         self.running().consumers.clone()

@@ -11,7 +11,7 @@ use posthaste_core::{
     Store, StoreCapabilities, StoreError, StoreErrorKind,
 };
 
-use crate::{Fault, process::Process, schedule::route_index, world::World};
+use crate::{Fault, leases::Granted, process::Process, schedule::route_index, world::World};
 
 /// How long a call is waited for.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -149,7 +149,11 @@ impl Store for Wire {
                 process.granted(route, grant.lease.shard);
                 let now = world.database_now();
                 let lease = &grant.lease;
-                let wrong = world.with(|state| state.leases.granted(lease, now, claim.ttl));
+                let wrong = world.with(|state| {
+                    let (process, is_told) = (process.id, state.is_calm);
+                    let granted = Granted { lease, process, is_told, ttl: claim.ttl };
+                    state.leases.granted(&granted, now)
+                });
                 let (name, epoch) = (&process.name, lease.epoch);
                 world.trace(format_args!("{name} holds {} of {route}, {epoch}", lease.shard));
                 wrong.into_iter().for_each(|wrong| world.problem(wrong));

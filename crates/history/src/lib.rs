@@ -279,8 +279,10 @@ impl History {
             let effects = |ids: Vec<MessageId>| {
                 ids.into_iter().map(|id| Effect { consumer: consumer.clone(), id })
             };
-            let is_missing =
-                |id: &MessageId| !acts.acted.contains_key(id) && !acts.set_aside.contains(id);
+            // What was discarded may still land, and a consumer that was told so may ignore it.
+            let is_excused =
+                |id: &MessageId| acts.set_aside.contains(id) || self.discarded.contains(id);
+            let is_missing = |id: &MessageId| !acts.acted.contains_key(id) && !is_excused(id);
             let missing = arrived.iter().copied().filter(is_missing);
             report.effects_missing.extend(effects(self.in_order(missing)));
             let repeated = acts.acted.iter().filter(|(_, times)| **times > 1);

@@ -165,6 +165,7 @@ fn effects_happen_exactly_once_at_each_consumer() {
     for id in [a, b] {
         history.acted("billing", id);
     }
+    assert_eq!(history.check().breaches(), [Breach::EffectMissing]);
     history.consumer_set_aside("billing", c);
     assert_eq!(history.check().breaches(), []);
     history.acted("billing", b);
@@ -178,6 +179,19 @@ fn effects_happen_exactly_once_at_each_consumer() {
     let unsent = MessageId::fresh();
     history.acted("stock", unsent);
     assert_eq!(history.check().effects_unasked, [effect("stock", unsent)]);
+}
+
+/// An attempt that was under way when a person gave the message up may land, and take effect or not.
+#[test]
+fn what_was_discarded_need_not_take_effect() {
+    let (mut history, [a, b, c]) = three();
+    history.consumer("billing");
+    history.started(a);
+    history.discarded(a);
+    arrive(&mut history, [a, b, c]);
+    history.acted("billing", b);
+    history.acted("billing", c);
+    assert_eq!(history.check().breaches(), []);
 }
 
 #[test]
