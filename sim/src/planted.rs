@@ -102,6 +102,9 @@ planted! {
     UnblocksTooEarly = "unblocks-too-early", [Refusal], UnblocksTooEarly;
     /// Relay: what has been read counts as passed.
     SettlesWhatIsRead = "settles-what-is-read", [RelayCrash], SettlesWhatIsRead;
+    /// Relay: what is put aside is written before the position passes it. It was so until the simulator
+    /// found out what that does to a discarded message.
+    ParksAhead = "parks-ahead", [Refusal, SendLost, RelayCrash, Discard], ParksAhead;
     /// Relay: forgets a settlement that failed.
     DropsUnwritten = "drops-unwritten", [Refusal, StoreFailsBefore], DropsUnwritten;
     /// Relay: a shard whose task panicked stays where it is.

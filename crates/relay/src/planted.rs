@@ -14,6 +14,8 @@ pub enum Planted {
     UnblocksTooEarly,
     /// Writes down as passed whatever has been read.
     SettlesWhatIsRead,
+    /// Writes down what is put aside before the position passes it.
+    ParksAhead,
     /// Drops a settlement that could not be written.
     DropsUnwritten,
     /// Leaves a shard alone whose task panicked.

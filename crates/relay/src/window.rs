@@ -293,6 +293,10 @@ impl Window {
         item.is_done = true;
         let park = Park { message: item.delivery.message.clone(), age: item.age(now), report };
         self.floors.parked(park.report.seq);
+        if planted::has(Planted::ParksAhead) {
+            self.pending.park.push(park);
+            return;
+        }
         self.parked_ahead.insert(id, park);
     }
 
