@@ -1,9 +1,12 @@
 //! What writers did, and what that says about what arrived.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use posthaste::{Message, MessageId};
-use posthaste_conformance::history::{History, Report};
+use posthaste_history::{Cause, History, Report};
 
 use crate::Arrival;
 
@@ -25,7 +28,21 @@ struct Entry {
     place: i64,
     messages: Vec<Message>,
     fate: Fate,
+    /// When its end was known.
+    at: Instant,
 }
+
+/// Something that may make messages arrive again.
+#[derive(Clone, Copy, Debug)]
+pub struct Disturbance {
+    /// When it was over. What was sent before may be sent again.
+    pub until: Instant,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// How often one disturbance may repeat a message: by each relay that meets it.
+const REPETITIONS_MAX: usize = 3;
 
 /// Every transaction of a test. Writers share it.
 #[derive(Debug, Default)]
@@ -40,7 +57,7 @@ impl Ledger {
 
     /// Records a transaction, in any order: of one key, `place` says which was first.
     pub fn record(&self, place: i64, messages: Vec<Message>, fate: Fate) {
-        self.entries().push(Entry { place, messages, fate });
+        self.entries().push(Entry { place, messages, fate, at: Instant::now() });
     }
 
     /// The messages that must arrive.
@@ -54,6 +71,17 @@ impl Ledger {
     /// What the arrivals say about the promises.
     #[must_use]
     pub fn check(&self, arrivals: &[Arrival]) -> Report {
+        self.judge(arrivals.iter().map(|arrival| arrival.id), &[])
+    }
+
+    /// What arrivals say about the promises, if this was done meanwhile, in this order. A repetition
+    /// is put down to the first disturbance that ended after its message was committed.
+    #[must_use]
+    pub fn judge(
+        &self,
+        arrivals: impl IntoIterator<Item = MessageId>,
+        disturbances: &[Disturbance],
+    ) -> Report {
         let mut history = History::default();
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.place);
@@ -63,9 +91,14 @@ impl Ledger {
                 Fate::RolledBack => history.rolled_back(&entry.messages),
                 Fate::Unknown => history.unknown(&entry.messages),
             }
+            // What is told last is used first.
+            let later = disturbances.iter().rev().filter(|one| one.until >= entry.at);
+            for cause in later.flat_map(|one| [one.cause; REPETITIONS_MAX]) {
+                entry.messages.iter().for_each(|message| history.may_repeat(message.id, cause));
+            }
         }
-        for arrival in arrivals {
-            history.received(arrival.id);
+        for id in arrivals {
+            history.received(id);
         }
         history.check()
     }

@@ -17,10 +17,12 @@ pub(crate) fn program() -> &'static Path {
 }
 
 /// Cargo says where a program is only to tests of the same package. This executable is
-/// `target/<profile>/deps/<name>`, so the program belongs two folders up.
+/// `target/<profile>/deps/<name>` if it is a test, and in the folder above if it is not.
 fn build() -> PathBuf {
-    let test = env::current_exe().expect("a running executable has a path");
-    let folder = test.ancestors().nth(2).expect("it is in target/<profile>/deps");
+    let this = env::current_exe().expect("a running executable has a path");
+    let folder = this.parent().expect("it is in a folder");
+    let is_test = folder.file_name().is_some_and(|name| name == "deps");
+    let folder = if is_test { folder.parent().expect("deps is in a folder") } else { folder };
     let target = folder.parent().expect("the profile's folder is in the target folder");
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -37,6 +39,7 @@ fn build() -> PathBuf {
     }
     let status = command
         .args(["build", "--quiet", "--package", "posthaste-cli", "--profile", profile])
+        .args(["--features", "kafka"])
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -103,6 +106,26 @@ impl Running {
         let file = File::create(&log).expect("the test's folder can be written to");
         let child = command.stderr(Stdio::from(file)).spawn().expect("the program can be run");
         Self { child, log }
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its exit code if it has ended, -1 for a signal.
+    ///
+    /// # Panics
+    /// When the system does not say.
+    pub fn ended(&mut self) -> Option<i32> {
+        let status = self.child.try_wait().expect("a child can be waited for");
+        status.map(|status| status.code().unwrap_or(-1))
+    }
+
+    /// Where its log is.
+    pub(crate) fn log_path(&self) -> PathBuf {
+        self.log.clone()
     }
 
     /// Everything it logged so far.

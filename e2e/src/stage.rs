@@ -38,7 +38,9 @@ topics = ["*"]
 /// A database and a configuration of its own for one test.
 #[derive(Debug)]
 pub struct Stage {
-    folder: TempDir,
+    /// `None` once it is kept.
+    folder: Option<TempDir>,
+    path: PathBuf,
     url: String,
     relays: Cell<u32>,
 }
@@ -51,7 +53,8 @@ impl Stage {
     #[must_use]
     pub fn on(url: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let stage = Self { folder, url: url.to_owned(), relays: Cell::new(0) };
+        let path = folder.path().to_owned();
+        let stage = Self { folder: Some(folder), path, url: url.to_owned(), relays: Cell::new(0) };
         File::create(stage.path("arrivals")).expect("the folder can be written to");
         stage.configure(|config| config);
         stage
@@ -82,7 +85,13 @@ impl Stage {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.path.join(name)
+    }
+
+    /// Leaves the folder behind, for people; returns where it is.
+    pub fn keep(&mut self) -> PathBuf {
+        self.folder.take().map(TempDir::keep);
+        self.path.clone()
     }
 
     /// Changes the configuration, always starting from the same.
@@ -105,7 +114,7 @@ impl Stage {
         let mut command = Command::new(program());
         command
             .args(arguments)
-            .current_dir(self.folder.path())
+            .current_dir(&self.path)
             .env_clear()
             .env("USER", "tester")
             .stdin(Stdio::null());

@@ -1,6 +1,7 @@
-//! Daily work, the same for people and for CI: `cargo xtask test | tidy | ci`.
+//! Daily work, the same for people and for CI: `cargo xtask test | tidy | ci | soak`.
 
 mod programs;
+mod soak;
 mod steps;
 mod test;
 mod tidy;
@@ -21,7 +22,10 @@ usage: cargo xtask <command>
   test [arguments]   start the servers tests need, then run all tests, several programs side by side;
                      with arguments: `cargo test --workspace --all-features` with these
   tidy               rules no other tool checks: dependencies, file headers and lengths, error codes
-  ci                 formatting, lints, documentation, tidy, test: what must pass before a merge";
+  ci                 formatting, lints, documentation, tidy, test: what must pass before a merge
+  soak --minutes N   the simulator, and everything going wrong on real servers, in turns, with fresh
+                     seeds; adds a line to docs/reliability/soak.jsonl
+  soak --report      writes the figures of the last soak into docs/reliability.md";
 
 fn main() -> ExitCode {
     match run() {
@@ -42,6 +46,7 @@ fn run() -> anyhow::Result<ExitCode> {
         ("test", extra) => test::run(extra),
         ("tidy", []) => Ok(exit_code(tidy::run()?)),
         ("ci", []) => ci(),
+        ("soak", arguments) => soak::run(arguments),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");
             Ok(ExitCode::SUCCESS)

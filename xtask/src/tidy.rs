@@ -16,6 +16,9 @@ const LINES_MAX: usize = 600;
 /// Where every error code is explained.
 const ERRORS_PAGE: &str = "docs/reference/errors.md";
 
+/// Where every failure mode is pointed to the test that shows what happens.
+const RELIABILITY_PAGE: &str = "docs/reliability.md";
+
 /// Crates that know ports only, so that nothing of these may be below them.
 const PURE: [&str; 2] = ["posthaste-core", "posthaste-relay"];
 const DRIVERS: [&str; 11] = [
@@ -47,13 +50,17 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         drivers(package, &tree(package)?, &mut problems);
     }
     let mut codes = BTreeSet::new();
+    let mut functions = BTreeSet::new();
     for path in rust_files(Path::new("."))? {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         file(&path, &text, &mut problems);
         if !is_test(&path) && !path.starts_with("./xtask") {
             codes.extend(error_codes(&text));
         }
+        functions.extend(function_names(&text));
     }
+    let page = fs::read_to_string(RELIABILITY_PAGE).with_context(|| RELIABILITY_PAGE.to_owned())?;
+    pointers(&page, &functions, &mut problems);
     match fs::read_to_string(ERRORS_PAGE) {
         Ok(page) => codes_agree(&codes, &error_codes(&page), &mut problems),
         Err(error) => problems.push(format!("{ERRORS_PAGE}: {error}")),
@@ -151,6 +158,24 @@ fn error_codes(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// The name of every function of a file.
+fn function_names(text: &str) -> impl Iterator<Item = String> {
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    text.split("fn ").skip(1).filter_map(move |rest| rest.split(ends).next().map(str::to_owned))
+}
+
+/// Every test that a page names, as `name_of_it` or `group::name_of_it`, must be there.
+fn pointers(page: &str, functions: &BTreeSet<String>, problems: &mut Vec<String>) {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == ':';
+    for quoted in page.split('`').skip(1).step_by(2) {
+        let name = quoted.rsplit("::").next().unwrap_or(quoted);
+        let is_name = quoted.chars().all(is_part) && name.contains('_');
+        if is_name && !functions.contains(name) {
+            problems.push(format!("{RELIABILITY_PAGE}: names {quoted}, which is not there"));
+        }
+    }
+}
+
 fn codes_agree(used: &BTreeSet<String>, known: &BTreeSet<String>, problems: &mut Vec<String>) {
     for code in used.difference(known) {
         problems.push(format!("{ERRORS_PAGE}: does not explain {code}"));
@@ -212,6 +237,17 @@ mod tests {
         let tree = "posthaste-core v0.1.0 (/p)\nserde v1.0.0\nsqlx-core v0.9.0\nmqtt5 v0.49.0\n";
         drivers("posthaste-core", tree, &mut problems);
         assert_eq!(problems.len(), 2, "{problems:?}");
+    }
+
+    #[test]
+    fn tests_that_are_pointed_to_are_there() {
+        let text = "async fn a_fact() {}\nfn other_fact<T>() {}";
+        let functions: BTreeSet<String> = function_names(text).collect();
+        let mut problems = Vec::new();
+        pointers("`a_fact`, `x::other_fact`, `plain`, `A_B`, `f_o.rs`", &functions, &mut problems);
+        assert!(problems.is_empty(), "{problems:?}");
+        pointers("`x::no_fact`", &functions, &mut problems);
+        assert_eq!(problems.len(), 1, "{problems:?}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The suites every adapter must pass, written once, black-box, against the ports alone, and the
-//! [history checker](history) they share with the demo and the simulator.
+//! The suites every adapter must pass, written once, black-box, against the ports alone. What happened to
+//! messages is judged by the [history checker](posthaste_history) they share with all other tests.
 //!
 //! A store's whole test file (`[[test]] name = "conformance", harness = false`):
 //!
@@ -20,7 +20,6 @@
 //! Shipped code never depends on this crate.
 
 pub mod broker;
-pub mod history;
 pub mod inbox;
 pub mod store;
 mod verdict;

@@ -1,15 +1,16 @@
 //! What a broker's answers do to the window and the gate: the one place that turns outcomes into
 //! consequences.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
-use foldhash::HashMap;
+use foldhash::fast::FixedState;
 use posthaste_core::{Failure, Next, OnDead, Outcome, RetryPolicy};
 
 use crate::{
     events::Events,
     gate::Gate,
     lane::{ItemId, LaneId},
+    planted::{self, Planted},
     window::Window,
 };
 
@@ -38,7 +39,8 @@ struct LaneAnswer {
 impl Judge<'_> {
     /// Applies a call's answers, one outcome for each item, in order.
     pub(crate) fn apply(&mut self, items: Vec<ItemId>, outcomes: Vec<Outcome>) {
-        let mut lanes: HashMap<LaneId, LaneAnswer> = HashMap::default();
+        // Not seeded at random: the order of its entries decides who is sent next.
+        let mut lanes: HashMap<LaneId, LaneAnswer, FixedState> = HashMap::default();
         let mut acknowledged = 0;
         for (id, outcome) in items.into_iter().zip(outcomes) {
             let Some(item) = self.window.item(id) else {
@@ -86,6 +88,9 @@ impl Judge<'_> {
             _ if is_behind => self.window.not_sent(id, None),
             Outcome::Acked => false,
             Outcome::Rejected(failure) => self.rejected(id, failure),
+            Outcome::Unreachable(failure) if planted::has(Planted::OutageIsAttempt) => {
+                self.rejected(id, failure)
+            }
             Outcome::Unreachable(failure) => {
                 self.down("unreachable", failure);
                 self.window.not_sent(id, None)

@@ -11,6 +11,7 @@ use posthaste_core::{CallOrder, Delivery, Failure, Fetch, Fetched, Next, Outcome
 use crate::{
     Route, Settings,
     lane::ItemId,
+    planted::{self, Planted},
     shard::{Context, Event, SETTLE_INTERVAL, SKIP_INTERVAL, Server, Work},
     window::Window,
 };
@@ -145,6 +146,9 @@ impl Server {
                 self.window.item(id).expect("an item that was taken is there").delivery.clone()
             })
             .collect();
+        if planted::has(Planted::MarkFirst) {
+            items.iter().for_each(|&id| self.window.acknowledged(id));
+        }
         let (context, route) = (self.context.clone(), self.route.clone());
         self.calls.push(
             async move {
@@ -197,6 +201,7 @@ impl Server {
         let bytes_max = self.context.settings.window_bytes_max;
         let (context, lease) = (self.context.clone(), self.lease.clone());
         let changes = self.window.floors.changes();
+        let changes = (!self.window.has_parked_ahead()).then_some(changes);
         self.calls.push(
             async move {
                 let result = context.store.due(&lease, DUE_MESSAGES_MAX, bytes_max).await;

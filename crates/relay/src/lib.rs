@@ -22,11 +22,15 @@ mod floor;
 mod gate;
 mod keeper;
 mod lane;
+#[cfg_attr(not(feature = "planted"), allow(dead_code, reason = "bugs nobody can ask for"))]
+mod planted;
 mod settings;
 mod shard;
 mod supervisor;
 mod window;
 
 pub use clock::TokioClock;
+#[cfg(feature = "planted")]
+pub use planted::{Planted, plant};
 pub use settings::{Route, Settings};
 pub use supervisor::{Error, Handle, Health, Relay, RouteHealth, RouteState};

@@ -23,6 +23,7 @@ use crate::{
     floor::Floors,
     gate::Gate,
     lane::{ItemId, Lanes},
+    planted::{self, Planted},
     window::Window,
 };
 
@@ -67,11 +68,29 @@ pub(crate) enum End {
 
 /// The end of a call.
 pub(crate) enum Event {
-    Fetched { result: Result<Batch, StoreError>, took: Duration },
-    Answered { items: Vec<ItemId>, outcomes: Vec<Outcome>, took: Duration },
-    Settled { result: Result<Settled, StoreError>, work: Work, took: Duration },
-    Due { result: Result<Due, StoreError>, changes: u64 },
-    Renewed { result: Result<(), StoreError>, asked_at: Duration },
+    Fetched {
+        result: Result<Batch, StoreError>,
+        took: Duration,
+    },
+    Answered {
+        items: Vec<ItemId>,
+        outcomes: Vec<Outcome>,
+        took: Duration,
+    },
+    Settled {
+        result: Result<Settled, StoreError>,
+        work: Work,
+        took: Duration,
+    },
+    /// `changes` is `None` where the store did not know everything that is put aside.
+    Due {
+        result: Result<Due, StoreError>,
+        changes: Option<u64>,
+    },
+    Renewed {
+        result: Result<(), StoreError>,
+        asked_at: Duration,
+    },
 }
 
 /// A settlement on its way, kept until it is confirmed.
@@ -261,6 +280,7 @@ impl Server {
                 self.settled_at = now;
                 match self.checked(result, now) {
                     Some(settled) => self.settled(settled, &work, took, now),
+                    None if planted::has(Planted::DropsUnwritten) => {}
                     None => self.unwritten = Some(work),
                 }
                 self.has_unwritten = self.unwritten.is_some();
@@ -268,7 +288,9 @@ impl Server {
             Event::Due { result, changes } => {
                 self.is_asking_due = false;
                 if let Some(due) = self.checked(result, now) {
-                    self.window.floors.told(&due.undelivered, changes);
+                    if let Some(changes) = changes {
+                        self.window.floors.told(&due.undelivered, changes);
+                    }
                     self.raise_floor();
                     let pause = due.next_in.unwrap_or(DUE_INTERVAL).clamp(POLL_MIN, DUE_INTERVAL);
                     self.due_at = if due.messages.is_empty() { now + pause } else { now };
@@ -341,6 +363,9 @@ impl Server {
             self.poll_at = now + self.poll_pause;
             self.poll_pause = (self.poll_pause * 2).min(self.context.settings.poll);
         }
+        if planted::has(Planted::NotifyOnly) && !batch.more {
+            self.poll_at = Duration::MAX;
+        }
         // The store works on the next batch while this one is taken in.
         self.start_fetch(now, &batch.messages);
         self.raise_floor();
@@ -387,8 +412,10 @@ impl Server {
         if self.context.once && self.failed_probes >= ONCE_PROBES_MAX && self.in_flight == 0 {
             return self.gate.reason().cloned().map(End::Unreachable);
         }
+        let is_unfinished = self.until.is_some() && planted::has(Planted::BarrierUnfinished);
         let is_waiting = self.is_fetching || self.is_asking_due || !self.is_caught_up;
-        if is_waiting || !is_quiet || !self.window.is_settled() || !self.stops_when_caught_up() {
+        let is_waiting = is_waiting || !self.window.is_settled();
+        if is_waiting && !is_unfinished || !is_quiet || !self.stops_when_caught_up() {
             return None;
         }
         match &self.until {

@@ -2,7 +2,7 @@
 //! gives the rest back, serves each in a task of its own, and stops in three phases.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -22,6 +22,7 @@ use crate::{
     board::Board,
     events,
     keeper::{keep, purge},
+    planted::{self, Planted},
     shard::{Context, End, Server},
 };
 
@@ -148,6 +149,7 @@ impl Relay {
         let (store, clock, retention) =
             (self.store.clone(), self.clock.clone(), self.settings.retention);
         tokio::select! {
+            biased;
             result = self.supervise(stop, false) => result,
             () = keep(store, clock, retention) => Ok(()),
         }
@@ -188,9 +190,9 @@ struct Slot {
     route: Arc<Route>,
     layout: Layout,
     /// Shards served here, and how to stop them.
-    held: HashMap<u16, CancellationToken>,
+    held: BTreeMap<u16, CancellationToken>,
     /// Shards that are not to be taken again: done (running once), or waiting for a resize.
-    over: HashSet<u16>,
+    over: BTreeSet<u16>,
     /// Most shards to hold, so that every relay has some.
     share: usize,
     /// Counts layouts: what a task of an earlier one reports when it ends does not matter any more.
@@ -229,8 +231,8 @@ impl Supervisor {
         let slots = relay.routes.into_iter().map(|route| Slot {
             layout: Layout { shards: route.spec.shards, resizing_to: None },
             route,
-            held: HashMap::new(),
-            over: HashSet::new(),
+            held: BTreeMap::new(),
+            over: BTreeSet::new(),
             share: 0,
             generation: 0,
         });
@@ -293,6 +295,7 @@ impl Supervisor {
             events::supervision_failed(&error);
             let pause = START_BACKOFF.delay(failures, &mut self.random);
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return Ok(false),
                 () = self.context.clock.sleep(pause) => {}
             }
@@ -358,7 +361,7 @@ impl Supervisor {
         slot.share = usize::from(layout.shards);
         slot.generation += 1;
         slot.over.clear();
-        for (_, stop) in slot.held.drain() {
+        for stop in std::mem::take(&mut slot.held).values() {
             stop.cancel();
         }
         self.beat_at = Duration::ZERO;
@@ -442,7 +445,9 @@ impl Supervisor {
         if serving.generation != slot.generation {
             return Ok(());
         }
-        slot.held.remove(&shard);
+        if end.is_some() || !planted::has(Planted::NoSupervisor) {
+            slot.held.remove(&shard);
+        }
         match end {
             Some(End::Done) if self.context.once => drop(slot.over.insert(shard)),
             Some(End::Done | End::Fenced) => {}

@@ -3,7 +3,7 @@
 //! Holds no I/O.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -16,6 +16,7 @@ use posthaste_core::{
 use crate::{
     floor::Floors,
     lane::{ItemId, LaneId, Lanes},
+    planted::{self, Planted},
 };
 
 /// Ids from here on are parked messages being tried again; below, messages from the log.
@@ -87,8 +88,12 @@ pub(crate) struct Window {
     blocked: HashSet<String>,
     /// What the next settlement writes besides the position.
     pending: Settlement,
+    /// Put aside, but behind something of `log` that is not finished. Each is written together with the
+    /// position that passes it: were it written before, whoever takes over would find it both parked
+    /// and in the log, and send what a person may have discarded meanwhile.
+    parked_ahead: BTreeMap<ItemId, Park>,
     /// Parked messages whose outcome was unknown; charged once another message passes.
-    suspects: HashMap<Seq, Repark>,
+    suspects: BTreeMap<Seq, Repark>,
     /// What messages that enter are told about those before them.
     pub(crate) floors: Floors,
 }
@@ -115,7 +120,8 @@ impl Window {
             bytes: 0,
             blocked: blocked.into_iter().collect(),
             pending: Settlement::default(),
-            suspects: HashMap::new(),
+            parked_ahead: BTreeMap::new(),
+            suspects: BTreeMap::new(),
         }
     }
 
@@ -226,7 +232,7 @@ impl Window {
 
     fn set_aside(&mut self, id: ItemId, report: Repark, now: Duration) {
         let key = self.item(id).and_then(Item::key).map(str::to_owned);
-        let blocks = report.next != Next::Dead;
+        let blocks = report.next != Next::Dead && !planted::has(Planted::ContinueAfterFail);
         if id >= PARKED_FIRST {
             self.forget_parked(id);
             self.pending.repark.push(report);
@@ -287,7 +293,11 @@ impl Window {
         item.is_done = true;
         let park = Park { message: item.delivery.message.clone(), age: item.age(now), report };
         self.floors.parked(park.report.seq);
-        self.pending.park.push(park);
+        if planted::has(Planted::ParksAhead) {
+            self.pending.park.push(park);
+            return;
+        }
+        self.parked_ahead.insert(id, park);
     }
 
     /// The broker cannot be used, or did not say what became of it. A message from the log stays to
@@ -323,7 +333,7 @@ impl Window {
     /// the rest. However long the outage was, this is one unknown outcome. `next` says what happens
     /// after so many of them.
     pub(crate) fn set_suspects_aside(&mut self, now: Duration, mut next: impl FnMut(u32) -> Next) {
-        for (_, mut report) in self.suspects.drain() {
+        for mut report in std::mem::take(&mut self.suspects).into_values() {
             report.next = next(report.unknowns);
             self.pending.repark.push(report);
         }
@@ -373,6 +383,7 @@ impl Window {
         while self.log.front().is_some_and(|item| item.is_done) {
             let item = self.log.pop_front().expect("just looked at");
             self.bytes -= item.delivery.message.weight();
+            self.pending.park.extend(self.parked_ahead.remove(&self.log_first));
             self.log_first += 1;
             self.has_moved = true;
             self.unconfirmed += 1;
@@ -407,6 +418,12 @@ impl Window {
         self.has_skipped = false;
         let mut settlement = std::mem::take(&mut self.pending);
         settlement.position = Some(self.settled.clone());
+        if planted::has(Planted::SettlesWhatIsRead) {
+            let marks = self.marks.iter();
+            settlement.position = Some(marks.fold(self.settled.clone(), |position, mark| {
+                position.passed(mark.end, &mark.snapshot)
+            }));
+        }
         Some((settlement, self.unconfirmed))
     }
 
@@ -433,10 +450,14 @@ impl Window {
 
     /// Keys that nothing parked holds back any more, unless the next settlement parks one again.
     pub(crate) fn unblock(&mut self, keys: Vec<String>) {
+        if planted::has(Planted::UnblocksTooEarly) {
+            self.blocked.clear();
+        }
         for key in keys {
             let parks = |park: &Park| park.message.key.as_deref() == Some(&key);
             let in_memory = self.parked.values().any(|item| item.key() == Some(&key));
-            if !in_memory && !self.pending.park.iter().any(parks) {
+            let mut unwritten = self.pending.park.iter().chain(self.parked_ahead.values());
+            if !in_memory && !unwritten.any(parks) {
                 self.blocked.remove(&key);
             }
         }
@@ -456,6 +477,11 @@ impl Window {
     /// Weight held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether something is put aside that the store does not know of.
+    pub(crate) fn has_parked_ahead(&self) -> bool {
+        !self.parked_ahead.is_empty()
     }
 
     /// Whether parked messages are being tried again, or the result is not written yet.

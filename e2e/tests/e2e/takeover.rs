@@ -8,7 +8,7 @@ use serde_json::Value;
 use sqlx::{Connection, PgConnection};
 
 /// Times a relay is told to stop.
-const STOPS: usize = 20;
+const STOPS: usize = 100;
 
 /// Tries to stop a relay at a certain moment.
 const FREEZES_MAX: usize = 300;
@@ -61,7 +61,7 @@ async fn relays_told_to_stop_hand_over_at_once_and_send_nothing_twice() {
     let load = Load::start(stage.url()).await;
     let mut arrivals = stage.arrivals();
     for _ in 0..STOPS {
-        arrivals.wait_more(fastrand::usize(1..100)).await;
+        arrivals.wait_more(fastrand::usize(1..40)).await;
         let stopped = relays.remove(serving(&relays).await);
         assert_eq!(stopped.stop().await, 0);
         relays.push(stage.relay("twin"));

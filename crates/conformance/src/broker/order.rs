@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use posthaste_core::{BrokerError, Delivery, Message};
+use posthaste_history::History;
 
 use super::{
     case::cases,
@@ -10,7 +11,6 @@ use super::{
     inbox::Inbox,
     kit::{Kit, message},
 };
-use crate::history::History;
 
 cases! { "order";
     []: [

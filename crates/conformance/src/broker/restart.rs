@@ -7,6 +7,7 @@ use std::{
 };
 
 use posthaste_core::{BrokerError, Delivery, Message};
+use posthaste_history::History;
 use posthaste_wire::Wire;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -16,7 +17,6 @@ use super::{
     inbox::Inbox,
     kit::{Kit, message, subscription, within},
 };
-use crate::history::History;
 
 cases! { "restart";
     [Faults]: [stop_in_mid_run_loses_nothing, silence_in_mid_run_loses_nothing],

@@ -8,6 +8,7 @@ use std::{
 
 use futures::future::try_join_all;
 use posthaste_core::{Fetched, Message, Position, Shard, StoreError};
+use posthaste_history::History;
 use tokio::sync::{Mutex as KeyLock, OwnedMutexGuard, watch};
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
     case::cases,
     kit::{Kit, ROUTE, Reader, keyed, keyless, keyless_many, messages, texts},
 };
-use crate::history::History;
 
 cases! { "fetch";
     ConcurrentWriters: [

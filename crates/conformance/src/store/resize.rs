@@ -6,13 +6,13 @@ use std::time::Duration;
 use posthaste_core::{
     Layout, Lease, Message, Next, Position, Settlement, Shard, StoreError, StoreErrorKind, bucket,
 };
+use posthaste_history::History;
 
 use super::{
     Writer,
     case::cases,
     kit::{Kit, ROUTE, Reader, assert_kind, keyed, keyless, park, refused},
 };
-use crate::history::History;
 
 cases! { "resize";
     Nothing: [

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::Arc,
     time::Duration,
 };
@@ -38,7 +38,8 @@ struct Runner<DB: Database> {
     store: Arc<dyn InboxStore>,
     events: Events,
     slots: Vec<UnboundedSender<Job>>,
-    hasher: RandomState,
+    /// Not seeded at random: the same messages go to the same slots in every run.
+    hasher: BuildHasherDefault<DefaultHasher>,
     /// Given to slots and not finished.
     in_flight: usize,
     /// Dead letters given to slots and not finished.
@@ -84,7 +85,7 @@ pub(super) async fn run<DB: Database + 'static>(
         store,
         events,
         slots,
-        hasher: RandomState::new(),
+        hasher: BuildHasherDefault::default(),
         in_flight: 0,
         letters: HashSet::new(),
     };
@@ -224,6 +225,7 @@ async fn clean(
             events.status(status);
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = sleep(PURGE_EVERY) => {}
         }

@@ -4,7 +4,7 @@
 //! messages of its key or, in watermark mode, of its lane. Other chains go on.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -27,7 +27,7 @@ use super::{
 use crate::{Database, Handled, Inbox};
 
 /// What must be handled in order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Chain {
     Key(String),
     Lane(Arc<str>),
@@ -92,7 +92,7 @@ pub(super) struct Slot<DB: Database> {
     pub(super) stop: CancellationToken,
     /// Given and not begun, in order.
     ready: VecDeque<Job>,
-    held: HashMap<Chain, Held>,
+    held: BTreeMap<Chain, Held>,
     random: fastrand::Rng,
 }
 
@@ -131,7 +131,7 @@ impl<DB: Database + 'static> Slot<DB> {
             reports,
             stop,
             ready: VecDeque::new(),
-            held: HashMap::new(),
+            held: BTreeMap::new(),
             random: fastrand::Rng::new(),
         }
     }
@@ -180,6 +180,7 @@ impl<DB: Database + 'static> Slot<DB> {
             }
             let due = self.held.values().map(|held| held.due).min();
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return None,
                 job = self.jobs.recv() => self.ready.push_back(job?),
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
@@ -191,7 +192,7 @@ impl<DB: Database + 'static> Slot<DB> {
     /// keep them waiting.
     fn release_due(&mut self) {
         let now = Instant::now();
-        let due = self.held.extract_if(|_, held| held.due <= now);
+        let due = self.held.extract_if(.., |_, held| held.due <= now);
         for (chain, held) in due.collect::<Vec<_>>() {
             let (later, others) = self.ready.drain(..).partition(|job| job.chain == chain);
             self.ready = others;
@@ -314,6 +315,7 @@ impl<DB: Database + 'static> Slot<DB> {
         }
         self.put_back(batch);
         tokio::select! {
+            biased;
             () = sleep(pause) => {}
             () = self.stop.cancelled() => {}
         }

@@ -263,3 +263,35 @@ async fn only_acked_counts_as_delivered() {
         assert!(bench.history(&committed).is_exact());
     }
 }
+
+/// Were it written before, whoever takes over would find it both parked and in the log, and send it
+/// though a person discarded it meanwhile. Found by the simulator.
+#[tokio::test(start_paused = true)]
+async fn what_is_put_aside_is_written_with_the_position_that_passes_it() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    bench.enqueue(&["slow", "bad"], 0..1);
+    bench.broker.set_rule(|delivery| match &delivery.message.payload[..] {
+        b"slow-0" => Script::Hang,
+        _ => Script::Refuse(rejected()),
+    });
+    let mut route = bench.route("all", 1);
+    route.retry = policy(1);
+    // Each in a call of its own.
+    route.in_flight_max = 4;
+    let first = bench.start(vec![route.clone()], Settings::default());
+    bench.until("the messages are read", |_| bench.broker.calls() > 0).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(bench.dead().await, Vec::<String>::new(), "the position stands before it");
+    bench.broker.set_rule(|delivery| match &delivery.message.payload[..] {
+        b"slow-0" => Script::Take,
+        _ => Script::Refuse(rejected()),
+    });
+    bench.until("a dead letter", |status| status.routes[0].dead == 1).await;
+    first.kill().await;
+    bench.store.discard(&ParkedFilter::default(), "ann", "not needed").await.unwrap();
+    bench.broker.clear_rule();
+    let second = bench.start(vec![route], Settings::default());
+    bench.until_idle().await;
+    second.shutdown().await;
+    assert!(!bench.payloads().contains(&"bad-0".to_owned()), "it was discarded");
+}

@@ -7,11 +7,11 @@ use std::{
 };
 
 use posthaste_broker_memory::MemoryBroker;
-use posthaste_conformance::history::History;
 use posthaste_core::{
     Backoff, Clock, Failure, Message, MessageId, OnDead, Outcome, ParkedFilter, RetryPolicy,
     RouteSpec, Status, Store,
 };
+use posthaste_history::{History, Report};
 use posthaste_relay::{Error, Handle, Relay, Route, Settings, TokioClock};
 use posthaste_store_memory::MemoryStore;
 use tokio::task::JoinHandle;
@@ -176,7 +176,7 @@ impl Bench {
     }
 
     /// What happened, judged by the shared checker.
-    pub(crate) fn history(&self, committed: &[Message]) -> posthaste_conformance::history::Report {
+    pub(crate) fn history(&self, committed: &[Message]) -> Report {
         if self.truths.lock().expect("no look panics").len() == 1 {
             self.consumed();
         }

@@ -13,9 +13,9 @@ use std::{
 };
 
 use bed::{Bed, fetch_after};
-use posthaste_conformance::history::History;
 use posthaste_core::{Fetch, Message, MessageId, Position, RouteSpec, Store, StoreErrorKind};
 use posthaste_fixtures::{Kind, Options, Server};
+use posthaste_history::History;
 use posthaste_store_mysql::{MySqlStore, enqueue};
 use sqlx::{MySqlConnection, MySqlPool};
 

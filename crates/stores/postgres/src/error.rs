@@ -82,6 +82,10 @@ pub(crate) fn store_error(operation: &'static str, error: sqlx::Error) -> StoreE
         E::PoolClosed | E::WorkerCrashed | E::BeginFailed => {
             (Kind::Unavailable, "the connection to the database was lost".to_owned())
         }
+        // What the driver makes of a connection that is closed while it is being opened.
+        E::Protocol(text) if text.contains("SSLRequest: 0x00") => {
+            (Kind::Unavailable, "the database closed the connection at once".to_owned())
+        }
         // The driver quotes the part of the URL it cannot read, which may be the password.
         E::Configuration(_) => {
             return StoreError::new(

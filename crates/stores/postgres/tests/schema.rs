@@ -7,6 +7,7 @@ use posthaste_conformance::store::TestBed;
 use posthaste_core::{Message, Position, Store, StoreErrorKind as Kind};
 use posthaste_store_postgres::{MIGRATIONS, enqueue, migrate, print_migrations};
 use sqlx::{AssertSqlSafe, Executor};
+use tokio::io::AsyncReadExt;
 
 #[tokio::test]
 async fn enqueue_outside_a_transaction_is_refused() {
@@ -233,4 +234,21 @@ async fn errors_say_what_to_do_and_quote_nothing() {
         assert!(!text(failed).contains("hunter2"));
     }
     bed.remove().await;
+}
+
+/// As a server does that is about to go, or a network in between.
+#[tokio::test]
+async fn a_connection_that_is_closed_at_once_is_an_outage() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://u@{}/db", listener.local_addr().unwrap());
+    let closing = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            // What is closed unread is reset, which is another error.
+            let mut question = [0; 8];
+            let _ = client.read_exact(&mut question).await;
+        }
+    });
+    let failed = posthaste_store_postgres::PostgresStore::connect(&url).await.unwrap_err();
+    assert_eq!(failed.kind, Kind::Unavailable, "{failed:?}");
+    closing.abort();
 }

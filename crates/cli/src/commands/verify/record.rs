@@ -1,29 +1,27 @@
 //! What was sent, what came back, and the verdict.
 
-use std::{collections::HashMap, io, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    time::Duration,
+};
 
 use posthaste_core::{Message, MessageId};
+use posthaste_history::History;
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::output::{Terminal, count};
 
-/// One probe.
-struct Probe {
-    key: Option<String>,
-    sent_at: Instant,
-    arrivals: u32,
-}
-
-/// The probes so far, in the order they were sent.
+/// The probes so far.
 #[derive(Default)]
 pub(super) struct Record {
-    probes: Vec<Probe>,
-    by_id: HashMap<MessageId, usize>,
-    /// Per key, the latest probe that arrived.
-    last: HashMap<String, usize>,
-    arrived: usize,
-    reordered: usize,
+    /// What decides.
+    history: History,
+    /// When each probe was handed to the store; of those that arrived, nothing any more.
+    waiting: HashMap<MessageId, Instant>,
+    /// The probes that arrived.
+    arrived: HashSet<MessageId>,
     latencies: Vec<Duration>,
     first_sent: Option<Instant>,
     last_arrived: Option<Instant>,
@@ -33,35 +31,25 @@ impl Record {
     /// These were committed; they were handed to the store at that time.
     pub(super) fn sent(&mut self, messages: &[Message], at: Instant) {
         self.first_sent.get_or_insert(at);
-        for message in messages {
-            self.by_id.insert(message.id, self.probes.len());
-            self.probes.push(Probe { key: message.key.clone(), sent_at: at, arrivals: 0 });
-        }
+        self.history.committed(messages);
+        self.waiting.extend(messages.iter().map(|message| (message.id, at)));
     }
 
     /// Something arrived; what is no probe of ours does not count.
     pub(super) fn arrived(&mut self, id: MessageId, at: Instant) {
-        let Some(&number) = self.by_id.get(&id) else {
-            return;
-        };
-        let probe = &mut self.probes[number];
-        probe.arrivals += 1;
-        if probe.arrivals > 1 {
-            return;
+        if let Some(sent_at) = self.waiting.remove(&id) {
+            self.arrived.insert(id);
+            self.last_arrived = Some(at);
+            self.latencies.push(at.saturating_duration_since(sent_at));
         }
-        self.arrived += 1;
-        self.last_arrived = Some(at);
-        self.latencies.push(at.saturating_duration_since(probe.sent_at));
-        if let Some(key) = &probe.key {
-            let last = self.last.entry(key.clone()).or_insert(number);
-            self.reordered += usize::from(*last > number);
-            *last = number.max(*last);
+        if self.arrived.contains(&id) {
+            self.history.received(id);
         }
     }
 
     /// Whether every probe has arrived.
     pub(super) fn is_complete(&self) -> bool {
-        self.arrived == self.probes.len()
+        self.waiting.is_empty()
     }
 
     /// The verdict.
@@ -76,12 +64,14 @@ impl Record {
             let millis = self.latencies[(last as f64 * share).round() as usize].as_secs_f64() * 1e3;
             Some((millis * 1e3).round() / 1e3)
         };
+        let found = self.history.check();
         Report {
-            sent: self.probes.len(),
-            received: self.arrived,
-            lost: self.probes.len() - self.arrived,
-            duplicated: self.probes.iter().filter(|probe| probe.arrivals > 1).count(),
-            reordered: self.reordered,
+            is_sound: found.is_sound(),
+            sent: found.committed,
+            received: found.received,
+            lost: found.lost.len(),
+            duplicated: found.duplicated.len(),
+            reordered: found.reordered.len(),
             seconds: took.as_secs_f64(),
             latency_ms: Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1.0) },
         }
@@ -91,6 +81,9 @@ impl Record {
 /// What `verify` found.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
+    /// Whether every promise was kept. A repeated message breaks none.
+    #[serde(skip)]
+    is_sound: bool,
     sent: usize,
     received: usize,
     lost: usize,
@@ -111,9 +104,9 @@ struct Latency {
 }
 
 impl Report {
-    /// Whether every promise was kept. A repeated message breaks none.
+    /// Whether every promise was kept.
     pub(super) fn is_sound(&self) -> bool {
-        self.lost == 0 && self.reordered == 0
+        self.is_sound
     }
 
     /// For people.
@@ -143,7 +136,7 @@ impl Report {
                 "  latency    p50 {p50:.1} ms, p90 {p90:.1} ms, p99 {p99:.1} ms, max {max:.1} ms"
             )?;
         }
-        let verdict = if self.is_sound() { "every promise was kept" } else { "NOT as promised" };
+        let verdict = if self.is_sound { "every promise was kept" } else { "NOT as promised" };
         writeln!(out, "{verdict}")
     }
 }

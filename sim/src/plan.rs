@@ -1,0 +1,125 @@
+//! What a schedule looks like: drawn once from its seed, before anything runs.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use posthaste_core::{CallOrder, InboxMode, OnDead};
+
+use crate::Fault;
+
+/// A schedule, but for what happens in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// How likely each kind of trouble is wherever it may strike; what is not there never does.
+    pub(crate) rates: BTreeMap<Fault, f64>,
+    pub(crate) relays: usize,
+    pub(crate) routes: Vec<RoutePlan>,
+    pub(crate) consumers: Vec<ConsumerPlan>,
+    pub(crate) writers: usize,
+    /// Transactions of each writer.
+    pub(crate) transactions: u32,
+    pub(crate) keys: u32,
+    pub(crate) lease: Duration,
+    pub(crate) poll: Duration,
+    pub(crate) batch: u32,
+    pub(crate) window: usize,
+    pub(crate) retention: Duration,
+    /// How long trouble lasts.
+    pub(crate) trouble: Duration,
+}
+
+/// One route.
+#[derive(Clone, Debug)]
+pub(crate) struct RoutePlan {
+    /// Messages of topics that match.
+    pub(crate) topics: &'static str,
+    pub(crate) shards: u16,
+    pub(crate) call_order: CallOrder,
+    pub(crate) in_flight_max: usize,
+    pub(crate) attempts_max: u32,
+    pub(crate) on_dead: OnDead,
+}
+
+/// One consumer of a route.
+#[derive(Clone, Debug)]
+pub(crate) struct ConsumerPlan {
+    pub(crate) name: &'static str,
+    pub(crate) route: usize,
+    pub(crate) mode: InboxMode,
+    pub(crate) replicas: usize,
+    pub(crate) batch: usize,
+}
+
+fn pick<T: Copy>(random: &mut fastrand::Rng, from: &[T]) -> T {
+    from[random.usize(..from.len())]
+}
+
+impl Plan {
+    /// Draws a schedule. Of the kinds of trouble each is off in every other schedule, and the rest
+    /// differ wildly in how often they strike; those in `needs` are on.
+    pub(crate) fn draw(random: &mut fastrand::Rng, needs: &[Fault]) -> Self {
+        let mut rates = BTreeMap::new();
+        for &fault in Fault::ALL {
+            let is_on = random.bool() || needs.contains(&fault);
+            let rate = pick(random, &[0.01, 0.03, 0.1, 0.3]);
+            if is_on {
+                rates.insert(fault, rate);
+            }
+        }
+        let routes = 1 + usize::from(random.u8(..4) == 0);
+        let millis =
+            |random: &mut fastrand::Rng, from: &[u64]| Duration::from_millis(pick(random, from));
+        Self {
+            rates,
+            relays: pick(random, &[1, 2, 2, 3]),
+            routes: (0..routes).map(|index| RoutePlan::draw(random, index)).collect(),
+            consumers: ConsumerPlan::draw(random, routes),
+            writers: random.usize(2..=4),
+            transactions: random.u32(3..=6),
+            keys: random.u32(1..=5),
+            lease: millis(random, &[1_000, 2_000, 4_000]),
+            poll: millis(random, &[50, 200, 750]),
+            batch: pick(random, &[1, 3, 10, 100]),
+            window: pick(random, &[4, 16, 64]),
+            retention: millis(random, &[0, 0, 1_000, 10_000]),
+            trouble: millis(random, &[5_000, 10_000, 20_000]),
+        }
+    }
+
+    pub(crate) fn rate(&self, fault: Fault) -> f64 {
+        self.rates.get(&fault).copied().unwrap_or(0.0)
+    }
+
+    pub(crate) fn publish_timeout(&self) -> Duration {
+        self.lease / 4
+    }
+}
+
+impl RoutePlan {
+    fn draw(random: &mut fastrand::Rng, index: usize) -> Self {
+        let orders = [CallOrder::OnePerKey, CallOrder::PerKey, CallOrder::Total];
+        Self {
+            topics: ["*", "b*"][index],
+            shards: pick(random, &[1, 1, 2, 3]),
+            call_order: pick(random, &orders),
+            in_flight_max: pick(random, &[1, 4, 64]),
+            attempts_max: random.u32(1..=3),
+            on_dead: pick(random, &[OnDead::Continue, OnDead::Continue, OnDead::Block]),
+        }
+    }
+}
+
+impl ConsumerPlan {
+    fn draw(random: &mut fastrand::Rng, routes: usize) -> Vec<Self> {
+        let modes = [InboxMode::IdsFirst, InboxMode::IdsLast, InboxMode::Watermark];
+        let names = ["billing", "stock"];
+        let count = random.usize(1..=2);
+        let consumers = names.into_iter().take(count).map(|name| {
+            let mode = pick(random, &modes);
+            // A lane goes to one at a time anyway.
+            let replicas = random.usize(1..=2);
+            let (route, batch) = (random.usize(..routes), pick(random, &[1, 1, 4]));
+            Self { name, route, mode, replicas, batch }
+        });
+        consumers.collect()
+    }
+}
