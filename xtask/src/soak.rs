@@ -99,15 +99,7 @@ fn fresh_seed() -> u64 {
 /// Builds a program; returns where it is.
 fn build(package: &str, name: &str, profile: &str) -> anyhow::Result<PathBuf> {
     let arguments = ["build", "--package", package, "--bin", name, "--profile", profile];
-    let mut command = cargo();
-    // Cargo tells this program which package it is of. Some build scripts run again when that changes.
-    for (variable, _) in std::env::vars_os() {
-        let text = variable.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(&variable);
-        }
-    }
-    ensure!(succeeds(command.args(arguments))?, "{name} does not build");
+    ensure!(succeeds(cargo().args(arguments))?, "{name} does not build");
     // This program is in `target/<profile>`, too.
     let this = std::env::current_exe()?;
     let target = this.ancestors().nth(2).context("programs are two folders below target")?;

@@ -11,3 +11,4 @@ mod idempotency;
 mod read;
 mod relayed;
 mod running;
+mod settlement;
