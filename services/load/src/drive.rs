@@ -86,7 +86,7 @@ impl World {
         let Ok((status, body)) = answer else { return (took, false) };
         let Ok(body) = serde_json::from_slice::<Value>(&body) else { return (took, false) };
         let is_good = is_right(call, status, &body, self.script.seeded());
-        if is_good && call == Call::CreateTransaction {
+        if is_good && call == Call::CreateTransaction && self.script.settles() {
             self.sampler.created(body["data"]["id"].as_str().unwrap_or_default(), since);
         }
         (took, is_good)

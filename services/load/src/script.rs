@@ -1,13 +1,20 @@
 //! What a virtual user asks for, and what answer is right.
 
+use std::time::Duration;
+
 use anyhow::{Context, ensure};
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::settled;
+
 /// Whose transfers and balances are asked for.
 const USERS: [&str; 6] =
     ["load-user-a", "load-user-b", "load-user-c", "load-user-d", "load-user-e", "load-user-f"];
+
+/// How long the first transfer may take to be settled; if it takes longer, none is followed.
+const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,13 +49,15 @@ pub enum Script {
     Transfers {
         /// The transfer's id.
         seeded: String,
+        /// Whether transfers are settled there, so that it makes sense to follow some of them.
+        settles: bool,
     },
     /// New users alone.
     Users,
 }
 
 impl Script {
-    /// The script of transfers, with the transfer that it asks for.
+    /// The script of transfers, with the transfer that it asks for. Waits a little for its settlement.
     ///
     /// # Errors
     /// When that cannot be made: what follows would measure failures.
@@ -58,7 +67,8 @@ impl Script {
         let answer: Value = serde_json::from_slice(&response.bytes().await?)?;
         ensure!(is_right(Call::CreateTransaction, status, &answer, ""), "the setup got {status}");
         let seeded = answer["data"]["id"].as_str().context("an id")?.to_owned();
-        Ok(Self::Transfers { seeded })
+        let settles = settled::is_settled(client, base_url, &seeded, SETTLES_WITHIN).await;
+        Ok(Self::Transfers { seeded, settles })
     }
 
     /// Its calls.
@@ -73,9 +83,14 @@ impl Script {
     /// The transfer whose status is asked for.
     pub(crate) fn seeded(&self) -> &str {
         match self {
-            Self::Transfers { seeded } => seeded,
+            Self::Transfers { seeded, .. } => seeded,
             Self::Users => "",
         }
+    }
+
+    /// Whether transfers are followed to their settlement.
+    pub(crate) fn settles(&self) -> bool {
+        matches!(self, Self::Transfers { settles: true, .. })
     }
 
     /// The next call.
@@ -168,7 +183,7 @@ mod tests {
 
     #[test]
     fn r5_01_the_mix_is_that_of_the_document() {
-        let script = Script::Transfers { seeded: String::new() };
+        let script = Script::Transfers { seeded: String::new(), settles: false };
         let calls: Vec<Call> = (0..100_000).map(|_| script.draw()).collect();
         let share = |call| calls.iter().filter(|drawn| **drawn == call).count();
         // Ten standard deviations are 1,550.

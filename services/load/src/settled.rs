@@ -45,8 +45,8 @@ impl Sampler {
             return;
         }
         state.last = Instant::now();
-        let url = format!("{}/api/v1/transactions/{id}", self.base_url);
-        state.followed.spawn(follow(self.client.clone(), url, since));
+        let url = url(&self.base_url, id);
+        state.followed.spawn(follow(self.client.clone(), url, since, WAIT_MAX));
     }
 
     /// How long each took; `None` for one that was not settled in a minute.
@@ -56,8 +56,27 @@ impl Sampler {
     }
 }
 
-async fn follow(client: Client, url: String, since: Instant) -> Option<Duration> {
-    while since.elapsed() < WAIT_MAX {
+/// Whether a transfer is settled in time.
+pub(crate) async fn is_settled(
+    client: &Client,
+    base_url: &str,
+    id: &str,
+    within: Duration,
+) -> bool {
+    follow(client.clone(), url(base_url, id), Instant::now(), within).await.is_some()
+}
+
+fn url(base_url: &str, id: &str) -> String {
+    format!("{base_url}/api/v1/transactions/{id}")
+}
+
+async fn follow(
+    client: Client,
+    url: String,
+    since: Instant,
+    wait_max: Duration,
+) -> Option<Duration> {
+    while since.elapsed() < wait_max {
         if status(&client, &url).await.is_some_and(|status| status == "COMPLETED") {
             return Some(since.elapsed());
         }

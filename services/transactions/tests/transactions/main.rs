@@ -8,6 +8,8 @@ mod compose;
 mod create;
 mod database;
 mod idempotency;
+mod load;
 mod read;
 mod relayed;
 mod running;
+mod worker;
