@@ -61,6 +61,26 @@ fn r4_06_compose_has_every_part_and_every_file() {
     }
 }
 
+/// D3-33: the image is built with a compiler that the workspace accepts. D3-32: it has every program that
+/// the file starts.
+#[test]
+fn r4_06_the_image_can_build_what_it_runs() {
+    let dockerfile = read("Dockerfile");
+    let (_, compiler) = dockerfile.split_once("FROM rust:").unwrap();
+    let workspace = read("../../Cargo.toml");
+    let (_, wanted) = workspace.split_once("rust-version = \"").unwrap();
+    let version = |text: &str| -> Vec<u32> {
+        let text = text.split(['-', '"', ' ', '\n']).next().unwrap();
+        text.split('.').map(|part| part.parse().unwrap()).collect()
+    };
+    assert!(version(compiler) >= version(wanted), "{compiler} {wanted}");
+    assert!(dockerfile.contains("--locked"), "what was tested is what is built");
+    for command in read("docker-compose.yml").split("command: [/usr/local/bin/").skip(1) {
+        let name = command.split([',', ']']).next().unwrap();
+        assert!(dockerfile.contains(&format!("target/release/{name} ")), "{name}");
+    }
+}
+
 /// D3-44: exchanges are called the same everywhere.
 #[test]
 fn r4_06_relays_publish_what_the_services_enqueue() {

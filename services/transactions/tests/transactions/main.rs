@@ -9,6 +9,7 @@ mod create;
 mod database;
 mod idempotency;
 mod load;
+mod pointers;
 mod read;
 mod relayed;
 mod running;
