@@ -38,9 +38,9 @@ pub async fn start(mut environment: Environment) -> anyhow::Result<()> {
         metrics_prefix: "users_service",
         address,
         router: http::router(registration.clone()),
-        api: http::Api::openapi(),
+        api: Some(http::Api::openapi()),
         ready: registration,
-        beside: Box::pin(beside),
+        beside: services_web::until_stopped(beside),
     })
     .await
 }

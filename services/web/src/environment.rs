@@ -56,9 +56,15 @@ impl Environment {
     ) -> T {
         let Some(text) = self.optional(name) else { return default };
         read(text.trim()).unwrap_or_else(|| {
-            self.problems.push(format!("{name} is {text:?}, but must be {rule}"));
+            self.refuse(name, &text, &format!("must be {rule}"));
             default
         })
+    }
+
+    /// Remembers that a variable is wrong. `shown` is its value as far as that may be seen, `rule` what it
+    /// must be: "must be ...".
+    pub fn refuse(&mut self, name: &str, shown: &str, rule: &str) {
+        self.problems.push(format!("{name} is {shown:?}, but {rule}"));
     }
 
     /// The end of reading.

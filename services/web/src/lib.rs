@@ -21,4 +21,4 @@ pub mod testing;
 pub use body::Json;
 pub use envelope::{ErrorBody, Problem, Success};
 pub use environment::Environment;
-pub use service::{Ready, Service, main, run};
+pub use service::{BESIDE_DRAIN_TIMEOUT, Beside, Ready, Service, main, run, until_stopped};

@@ -21,6 +21,7 @@ use futures::future::BoxFuture;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
@@ -30,6 +31,9 @@ use crate::{Environment, Problem, docs, log, observe::Metrics, server};
 
 /// Time between two tidyings of the metrics.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Time that the work beside has to end after the order to stop.
+pub const BESIDE_DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether a service can do its work.
 #[async_trait]
@@ -46,14 +50,19 @@ pub struct Service {
     pub address: SocketAddr,
     /// Its routes.
     pub router: Router,
-    /// Their description.
-    pub api: OpenApi,
+    /// Their description; none for a program that only works.
+    pub api: Option<OpenApi>,
     /// For `/readyz`.
     pub ready: Arc<dyn Ready>,
-    /// Work that goes on beside the answering, from the start: making the tables, for one. Its end is
-    /// nothing special; its error ends the service.
-    pub beside: BoxFuture<'static, anyhow::Result<()>>,
+    /// Work that goes on beside the answering.
+    pub beside: Beside,
 }
+
+/// Work that goes on beside the answering, from the start: making the tables, for one. Its end is nothing
+/// special; its error ends the service. When the service is told to stop, the token is cancelled, and the
+/// work has [`BESIDE_DRAIN_TIMEOUT`] to end before it is dropped.
+pub type Beside =
+    Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, anyhow::Result<()>> + Send>;
 
 impl Service {
     /// Where to listen: `SERVER_HOST`, this machine alone unless set, and `SERVER_PORT`.
@@ -63,6 +72,16 @@ impl Service {
         let port = environment.parse("SERVER_PORT", port_default, "a port, 0 to 65535");
         SocketAddr::new(host, port)
     }
+}
+
+/// Work that can be dropped at any time, as [`Beside`].
+pub fn until_stopped<F>(work: F) -> Beside
+where
+    F: Future<Output = anyhow::Result<()>> + Send + 'static,
+{
+    Box::new(|stop| {
+        Box::pin(async move { stop.run_until_cancelled_owned(work).await.unwrap_or(Ok(())) })
+    })
 }
 
 /// What `main` of a service does: read the environment, start logging, run, log the error, and the exit
@@ -90,18 +109,27 @@ where
 pub async fn run(service: Service) -> anyhow::Result<()> {
     let Service { metrics_prefix, address, router, api, ready, beside } = service;
     let metrics = Metrics::install(metrics_prefix)?;
-    let router = server::layered(
-        router.merge(utilities(metrics.clone(), ready)).merge(docs::router(api)),
-        &metrics,
-    );
+    let mut router = router.merge(utilities(metrics.clone(), ready));
+    if let Some(api) = api {
+        router = router.merge(docs::router(api));
+    }
+    let router = server::layered(router, &metrics);
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("SERVER_HOST and SERVER_PORT name {address}"))?;
     tracing::info!(address = %listener.local_addr()?, "listening");
     let stop = CancellationToken::new();
-    let beside = async {
-        beside.await?;
-        pending().await
+    let late = async {
+        stop.cancelled().await;
+        sleep(BESIDE_DRAIN_TIMEOUT).await;
+    };
+    let working = async {
+        tokio::select! {
+            result = beside(stop.clone()) => return result,
+            () = late => {}
+        }
+        tracing::warn!("stopped in the middle of something; it will be done again");
+        Ok(())
     };
     let upkeep = async {
         let mut ticks = tokio::time::interval(UPKEEP_EVERY);
@@ -115,9 +143,12 @@ pub async fn run(service: Service) -> anyhow::Result<()> {
         stop.cancel();
         pending().await
     };
+    let serving = async {
+        server::serve(listener, router, stop.clone()).await;
+        Ok(())
+    };
     tokio::select! {
-        () = server::serve(listener, router, stop.clone()) => {}
-        result = beside => return result,
+        result = async { tokio::try_join!(serving, working) } => drop(result?),
         result = signalled => return result,
         () = upkeep => {}
     }

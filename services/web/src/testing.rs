@@ -95,7 +95,19 @@ impl Program {
     /// # Panics
     /// When it does not.
     pub async fn start(path: &str, environment: &[(String, String)]) -> Self {
-        let mut program = Self::launch(path, environment);
+        Self::start_with(path, &[], environment).await
+    }
+
+    /// The same with arguments.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    pub async fn start_with(
+        path: &str,
+        arguments: &[&str],
+        environment: &[(String, String)],
+    ) -> Self {
+        let mut program = Self::launch(path, arguments, environment);
         let line = program.wait_for("listening").await;
         program.url = format!("http://{}", line["address"].as_str().expect("an address"));
         program
@@ -106,8 +118,9 @@ impl Program {
     /// # Panics
     /// When it cannot be run.
     #[must_use]
-    pub fn launch(path: &str, environment: &[(String, String)]) -> Self {
+    pub fn launch(path: &str, arguments: &[&str], environment: &[(String, String)]) -> Self {
         let mut child = Command::new(path)
+            .args(arguments)
             .env_clear()
             .env("SERVER_PORT", "0")
             .envs(environment.iter().map(|(name, value)| (name, value)))

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::{Fingerprint, IdempotencyKey};
-use crate::domain::{Overdraft, Status, Transfer, UserId};
+use crate::domain::{Status, Transfer, UserId};
 
 /// Why the ledger could not do it. The texts are for logs: no SQL, no secret, no value.
 #[derive(Debug, thiserror::Error)]
@@ -54,14 +54,8 @@ pub trait Ledger: Send + Sync {
     /// nobody has heard of.
     async fn balance(&self, user: &UserId) -> Result<i128, LedgerError>;
 
-    /// Marks a transfer as `PROCESSING` if it is `PENDING`. Its status after that; `None` if there is
-    /// no such transfer.
-    async fn begin(&self, id: Uuid) -> Result<Option<Status>, LedgerError>;
-
-    /// Decides about a transfer that is not final yet, and moves the amount, in one transaction. Its
-    /// status after that, which any further call returns without moving anything; `None` if there is
-    /// no such transfer.
-    async fn settle(&self, id: Uuid, overdraft: Overdraft) -> Result<Option<Status>, LedgerError>;
+    /// Marks a transfer as `PROCESSING` if it is there and `PENDING`.
+    async fn begin(&self, id: Uuid) -> Result<(), LedgerError>;
 
     /// Whether calls can succeed.
     async fn check(&self) -> Result<(), LedgerError>;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{Fingerprint, IdempotencyKey, Ledger, LedgerError, Recorded, StoredTransfer};
-use crate::domain::{Overdraft, Status, Transfer, UserId};
+use crate::domain::{Status, Transfer, UserId};
 
 /// What asking for a transfer came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,20 +66,13 @@ impl Transfers {
         self.ledger.balance(user).await
     }
 
-    /// Settles a transfer: `PENDING`, `PROCESSING`, then `COMPLETED` or `FAILED`, once, however often it
-    /// is called. `None` if there is no such transfer.
+    /// Says of a transfer that somebody is settling it: `PENDING` becomes `PROCESSING`, for everybody to
+    /// see, before anything is decided. Any other status stays.
     ///
     /// # Errors
     /// When the ledger cannot; call it again.
-    pub async fn settle(
-        &self,
-        id: Uuid,
-        overdraft: Overdraft,
-    ) -> Result<Option<Status>, LedgerError> {
-        match self.ledger.begin(id).await? {
-            Some(status) if !status.is_final() => self.ledger.settle(id, overdraft).await,
-            status => Ok(status),
-        }
+    pub async fn begin(&self, id: Uuid) -> Result<(), LedgerError> {
+        self.ledger.begin(id).await
     }
 
     /// Whether calls can succeed.

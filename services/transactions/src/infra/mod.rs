@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use posthaste::Message;
 use services_web::database::{self, Failure, Settings};
-use sqlx::{PgPool, SqlitePool};
+use sqlx::{PgConnection, PgPool, SqliteConnection, SqlitePool};
+use uuid::Uuid;
 
 pub use self::{postgres::PostgresLedger, sqlite::SqliteLedger};
 use crate::{
     application::{Ledger, LedgerError},
-    domain::{Status, TransactionCreated, Transfer},
+    domain::{Overdraft, Status, TransactionCreated, Transfer},
 };
 
 /// The database that the environment names.
@@ -61,6 +62,50 @@ impl Database {
             }
         }
         Ok(())
+    }
+}
+
+/// A database in which transfers can be settled.
+pub trait Settles: posthaste::Database {
+    /// Whether a transaction that is open keeps everybody else from writing. Then nothing can be told
+    /// to others in the middle of it.
+    const IS_ONE_WRITER: bool;
+
+    /// Decides about a transfer that is not final yet, and moves the amount, in the caller's transaction:
+    /// what records that the transfer was to be settled is committed with it, or neither is. Its status
+    /// after that, which any further call returns without moving anything; `None` if there is no such
+    /// transfer.
+    ///
+    /// # Errors
+    /// What the database says: roll back.
+    fn settle(
+        connection: &mut Self::Connection,
+        id: Uuid,
+        overdraft: Overdraft,
+    ) -> impl Future<Output = Result<Option<Status>, LedgerError>> + Send;
+}
+
+impl Settles for sqlx::Postgres {
+    const IS_ONE_WRITER: bool = false;
+
+    async fn settle(
+        connection: &mut PgConnection,
+        id: Uuid,
+        overdraft: Overdraft,
+    ) -> Result<Option<Status>, LedgerError> {
+        postgres::settle(connection, id, overdraft).await
+    }
+}
+
+impl Settles for sqlx::Sqlite {
+    const IS_ONE_WRITER: bool = true;
+
+    async fn settle(
+        connection: &mut SqliteConnection,
+        id: Uuid,
+        overdraft: Overdraft,
+    ) -> Result<Option<Status>, LedgerError> {
+        sqlite::settle(connection, id, overdraft).await
     }
 }
 

@@ -81,16 +81,9 @@ impl Ledger for PostgresLedger {
         found.map_or(Ok(0), |text| number(&text))
     }
 
-    async fn begin(&self, id: Uuid) -> Result<Option<Status>, LedgerError> {
+    async fn begin(&self, id: Uuid) -> Result<(), LedgerError> {
         query(include_str!("../../sql/postgres/begin.sql")).bind(id).execute(&self.pool).await?;
-        Ok(self.find(id).await?.map(|stored| stored.status))
-    }
-
-    async fn settle(&self, id: Uuid, overdraft: Overdraft) -> Result<Option<Status>, LedgerError> {
-        let mut tx = self.pool.begin().await?;
-        let status = settle(&mut tx, id, overdraft).await?;
-        tx.commit().await?;
-        Ok(status)
+        Ok(())
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
@@ -99,11 +92,8 @@ impl Ledger for PostgresLedger {
     }
 }
 
-/// [`Ledger::settle`] in the caller's transaction.
-///
-/// # Errors
-/// What the database says: roll back.
-async fn settle(
+/// [`Settles::settle`](super::Settles::settle).
+pub(super) async fn settle(
     connection: &mut PgConnection,
     id: Uuid,
     overdraft: Overdraft,

@@ -86,19 +86,12 @@ impl Ledger for SqliteLedger {
         balance(&mut connection, user.as_str()).await
     }
 
-    async fn begin(&self, id: Uuid) -> Result<Option<Status>, LedgerError> {
+    async fn begin(&self, id: Uuid) -> Result<(), LedgerError> {
         query(include_str!("../../sql/sqlite/begin.sql"))
             .bind(id.to_string())
             .execute(&self.pool)
             .await?;
-        Ok(self.find(id).await?.map(|stored| stored.status))
-    }
-
-    async fn settle(&self, id: Uuid, overdraft: Overdraft) -> Result<Option<Status>, LedgerError> {
-        let mut tx = self.write().await?;
-        let status = settle(&mut tx, id, overdraft).await?;
-        tx.commit().await?;
-        Ok(status)
+        Ok(())
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
@@ -107,11 +100,8 @@ impl Ledger for SqliteLedger {
     }
 }
 
-/// [`Ledger::settle`] in the caller's transaction, which has the write lock.
-///
-/// # Errors
-/// What the database says: roll back.
-async fn settle(
+/// [`Settles::settle`](super::Settles::settle).
+pub(super) async fn settle(
     connection: &mut SqliteConnection,
     id: Uuid,
     overdraft: Overdraft,

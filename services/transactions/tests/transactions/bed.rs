@@ -18,9 +18,10 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Started, with its tables.
+    /// Started, with its tables. Nobody settles anything but the test.
     pub(crate) async fn on(bed: Bed) -> Self {
-        let program = Program::start(PROGRAM, &bed.environment).await;
+        let environment = bed.with(&[("SETTLEMENT", "external")]);
+        let program = Program::start(PROGRAM, &environment).await;
         program.poll("/readyz", |answer| answer.status == 200).await;
         Self { program, bed }
     }
@@ -41,6 +42,20 @@ impl Api {
         let answer = self.program.post(PATH, body.to_string()).await;
         assert_eq!(answer.status, 201, "{answer:#?}");
         answer.json()["data"]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a transfer has this status.
+    pub(crate) async fn wait_status(&self, id: &str, status: &str) {
+        let is_right = |answer: &Answer| answer.json()["data"]["status"] == status;
+        self.program.poll(&format!("{PATH}/{id}"), is_right).await;
+    }
+
+    /// A user's balance, as text: it may not fit into what a parser makes of it.
+    pub(crate) async fn balance(&self, user: &str) -> String {
+        let answer = self.program.get(&format!("/api/v1/balance/{user}")).await;
+        assert_eq!(answer.status, 200, "{answer:#?}");
+        let (_, rest) = answer.text.split_once("\"balance\":").unwrap();
+        rest.trim_end_matches('}').to_owned()
     }
 
     /// Rows of transfers, and of messages.

@@ -24,7 +24,7 @@ fn services() -> BTreeSet<String> {
     services.lines().filter_map(name).collect()
 }
 
-/// D3-32: there are relays. D3-35: the database can be reached from this machine, and only from it.
+/// D3-32: there are relays, and what settles. D3-35: the database can be reached from this machine, and only from it.
 #[test]
 fn r4_06_compose_has_every_part_and_every_file() {
     let services = services();
@@ -32,6 +32,7 @@ fn r4_06_compose_has_every_part_and_every_file() {
         "transactions",
         "users",
         "transactions-relay",
+        "transactions-settle",
         "users-relay",
         "postgres",
         "rabbitmq",
@@ -94,6 +95,13 @@ fn r4_06_relays_publish_what_the_services_enqueue() {
         let pattern = topics.split('"').next().unwrap();
         let pattern: posthaste::TopicPattern = pattern.parse().unwrap();
         assert!(pattern.matches(topic), "{file}: {topic}");
+    }
+    // What settles listens where the relays publish.
+    let compose = read("docker-compose.yml");
+    let (_, settle) = compose.split_once("\n  transactions-settle:\n").unwrap();
+    let (settle, _) = settle.split_once("\n\n").unwrap();
+    for words in ["[/usr/local/bin/transactions, settle]", "RABBIT_EXCHANGE: transaction.events"] {
+        assert!(settle.contains(words), "{settle}");
     }
 }
 

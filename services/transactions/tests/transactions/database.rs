@@ -130,7 +130,7 @@ async fn r1_17_a_database_that_never_comes_ends_the_wait() {
     let nobody = [("DB_HOST", "127.0.0.1"), ("DB_PORT", "1"), ("DB_START_TIMEOUT", "1s")];
     let mut environment = nobody.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     environment.push(("DB_PASSWORD".to_owned(), "hunter2".to_owned()));
-    let mut program = Program::launch(PROGRAM, &environment);
+    let mut program = Program::launch(PROGRAM, &[], &environment);
     assert_eq!(tokio::time::timeout(Duration::from_secs(30), program.end()).await.unwrap(), 1);
     let log = program.log();
     assert_eq!(log.last().unwrap()["msg"], "ended");

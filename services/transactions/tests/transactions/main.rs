@@ -13,4 +13,5 @@ mod pointers;
 mod read;
 mod relayed;
 mod running;
+mod settlement;
 mod worker;

@@ -1,40 +1,51 @@
 //! Reading: status, balance, and what there is besides the API.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use services_web::testing::{Bed, Pool, expect_schemathesis};
+use sqlx::{PgPool, Postgres, Sqlite, SqlitePool};
 use transactions::{
-    application::{Ledger, Transfers},
     domain::{Overdraft, Status},
-    infra::{PostgresLedger, SqliteLedger},
+    infra::Settles,
 };
 use uuid::Uuid;
 
 use crate::bed::{Api, PATH, on_each_database, transfer};
 
-/// The use cases on the same database, in this process: what a consumer of the events runs.
-async fn settler(bed: &Bed) -> Transfers {
-    let ledger: Arc<dyn Ledger> = match &bed.pool {
-        Pool::Postgres(pool) => Arc::new(PostgresLedger::new(pool.clone())),
-        Pool::Sqlite(file) => {
-            Arc::new(SqliteLedger::new(services_web::database::sqlite(file).await.unwrap()))
+/// Settles, in this process, as the consumer does in its transaction.
+enum Settler {
+    Postgres(PgPool),
+    Sqlite(SqlitePool),
+}
+
+impl Settler {
+    async fn on(bed: &Bed) -> Self {
+        match &bed.pool {
+            Pool::Postgres(pool) => Self::Postgres(pool.clone()),
+            Pool::Sqlite(file) => Self::Sqlite(services_web::database::sqlite(file).await.unwrap()),
         }
-    };
-    Transfers::new(ledger)
+    }
+
+    async fn settle(&self, id: Uuid, overdraft: Overdraft) -> Option<Status> {
+        match self {
+            Self::Postgres(pool) => {
+                let mut tx = pool.begin().await.unwrap();
+                let status = Postgres::settle(&mut tx, id, overdraft).await.unwrap();
+                tx.commit().await.unwrap();
+                status
+            }
+            Self::Sqlite(pool) => {
+                let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+                let status = Sqlite::settle(&mut tx, id, overdraft).await.unwrap();
+                tx.commit().await.unwrap();
+                status
+            }
+        }
+    }
 }
 
-async fn settled(api: &Api, transfers: &Transfers, body: Value) -> Status {
+async fn settled(api: &Api, settler: &Settler, body: Value) -> Status {
     let id: Uuid = api.create(&body).await.parse().unwrap();
-    transfers.settle(id, Overdraft::Unlimited).await.unwrap().unwrap()
-}
-
-async fn balance(api: &Api, user: &str) -> String {
-    let answer = api.get(&format!("/api/v1/balance/{user}")).await;
-    assert_eq!(answer.status, 200, "{answer:#?}");
-    // As text: it may not fit into what a parser makes of it.
-    let (_, rest) = answer.text.split_once("\"balance\":").unwrap();
-    rest.trim_end_matches('}').to_owned()
+    settler.settle(id, Overdraft::Unlimited).await.unwrap()
 }
 
 on_each_database!(
@@ -58,26 +69,26 @@ on_each_database!(
     /// D3-12: a transfer is settled, once, however often that is asked for.
     r1_12_a_transfer_is_settled_once,
     |api| {
-        let transfers = settler(&api.bed).await;
+        let settler = Settler::on(&api.bed).await;
         let id: Uuid = api.create(&transfer("user-a", "user-b", 5)).await.parse().unwrap();
         for _ in 0..5 {
-            let status = transfers.settle(id, Overdraft::Unlimited).await.unwrap();
+            let status = settler.settle(id, Overdraft::Unlimited).await;
             assert_eq!(status, Some(Status::Completed));
         }
         let answer = api.get(&format!("{PATH}/{id}")).await;
         assert_eq!(answer.json()["data"]["status"], "COMPLETED");
-        assert_eq!(balance(&api, "user-b").await, "5");
+        assert_eq!(api.balance("user-b").await, "5");
         let timed = "SELECT 'row' FROM transactions WHERE processed_at IS NOT NULL";
         assert_eq!(api.bed.texts(timed).await.len(), 1);
-        let unknown = transfers.settle(Uuid::new_v4(), Overdraft::Unlimited).await.unwrap();
+        let unknown = settler.settle(Uuid::new_v4(), Overdraft::Unlimited).await;
         assert_eq!(unknown, None);
         // A replay tells the status of now.
         let body = transfer("user-a", "user-b", 6);
         let id: Uuid = api.keyed("k", &body).await.json()["data"]["id"].as_str().unwrap().parse().unwrap();
-        let refused = transfers.settle(id, Overdraft::AtMost(10)).await.unwrap();
+        let refused = settler.settle(id, Overdraft::AtMost(10)).await;
         assert_eq!(refused, Some(Status::Failed));
         assert_eq!(api.keyed("k", &body).await.json()["data"]["status"], "FAILED");
-        assert_eq!(balance(&api, "user-b").await, "5", "a failed transfer moves nothing");
+        assert_eq!(api.balance("user-b").await, "5", "a failed transfer moves nothing");
     }
 );
 
@@ -88,19 +99,19 @@ on_each_database!(
         let answer = api.get("/api/v1/balance/any-user-id").await;
         let expected = r#"{"code":200,"message":"ok","data":{"user_id":"any-user-id","balance":0}}"#;
         assert_eq!((answer.status, answer.text.as_str()), (200, expected));
-        let transfers = settler(&api.bed).await;
+        let settler = Settler::on(&api.bed).await;
         for (from, to, amount) in [("a", "b", 500), ("a", "b", 250), ("b", "a", 100)] {
-            let status = settled(&api, &transfers, transfer(from, to, amount)).await;
+            let status = settled(&api, &settler, transfer(from, to, amount)).await;
             assert_eq!(status, Status::Completed);
         }
         api.create(&transfer("a", "b", 999)).await;
-        assert_eq!(balance(&api, "a").await, "-650");
-        assert_eq!(balance(&api, "b").await, "650");
+        assert_eq!(api.balance("a").await, "-650");
+        assert_eq!(api.balance("b").await, "650");
         for _ in 0..2 {
-            settled(&api, &transfers, transfer("poor", "rich", i64::MAX)).await;
+            settled(&api, &settler, transfer("poor", "rich", i64::MAX)).await;
         }
-        assert_eq!(balance(&api, "rich").await, "18446744073709551614");
-        assert_eq!(balance(&api, "poor").await, "-18446744073709551614");
+        assert_eq!(api.balance("rich").await, "18446744073709551614");
+        assert_eq!(api.balance("poor").await, "-18446744073709551614");
         let all = api.bed.texts("SELECT CAST(balance AS TEXT) FROM balances").await;
         assert_eq!(all.iter().map(|text| text.parse::<i128>().unwrap()).sum::<i128>(), 0);
         let user = api.get("/api/v1/balance/J%C3%BCrgen%20%2F%20b").await;
@@ -117,7 +128,7 @@ on_each_database!(
 #[tokio::test]
 async fn r1_13_balances_are_conserved_under_concurrency() {
     let api = Api::on(Bed::postgres().await).await;
-    let transfers = &settler(&api.bed).await;
+    let settler = &Settler::on(&api.bed).await;
     let users = ["a", "b", "c"];
     let mut ids = Vec::new();
     for n in 0..60 {
@@ -125,9 +136,9 @@ async fn r1_13_balances_are_conserved_under_concurrency() {
         ids.push(api.create(&body).await.parse::<Uuid>().unwrap());
     }
     // Each of them twice, for good measure.
-    let all = ids.iter().chain(&ids).map(|id| transfers.settle(*id, Overdraft::Unlimited));
+    let all = ids.iter().chain(&ids).map(|id| settler.settle(*id, Overdraft::Unlimited));
     for status in futures::future::join_all(all).await {
-        assert_eq!(status.unwrap(), Some(Status::Completed));
+        assert_eq!(status, Some(Status::Completed));
     }
     let mut sums = [0_i64; 3];
     for n in 0..60 {
@@ -135,7 +146,7 @@ async fn r1_13_balances_are_conserved_under_concurrency() {
         sums[(n + 1 + n % 2) % 3] += 1 + n as i64;
     }
     for (user, sum) in users.into_iter().zip(sums) {
-        assert_eq!(balance(&api, user).await, sum.to_string());
+        assert_eq!(api.balance(user).await, sum.to_string());
     }
 }
 

@@ -150,7 +150,7 @@ async fn r1_19_series_are_bounded() {
 async fn r4_04_what_cannot_be_read_is_named() {
     let environment = [("DB_PORT", "abc"), ("SERVER_PORT", "70000"), ("DB_SSLMODE", "maybe")];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let mut program = Program::launch(PROGRAM, &environment);
+    let mut program = Program::launch(PROGRAM, &[], &environment);
     assert_eq!(program.end().await, 1);
     let log = program.log();
     let reason = log.last().unwrap()["reason"].as_str().unwrap();
@@ -199,7 +199,7 @@ async fn r4_04_where_it_listens_and_how_it_connects_can_be_said() {
         ("DB_START_TIMEOUT", "1s"),
         ("DB_PASSWORD", "hunter2"),
     ];
-    let mut program = Program::launch(PROGRAM, &bed.with(&more));
+    let mut program = Program::launch(PROGRAM, &[], &bed.with(&more));
     assert_eq!(program.end().await, 1, "{}", program.output());
     assert!(!program.output().contains("hunter2"), "{}", program.output());
 }

@@ -1,0 +1,202 @@
+//! The consumer of `TransactionCreated`: every transfer is settled once, however often its event comes.
+//!
+//! The inbox's record that the event was handled, the transfer's last status and both balances are one
+//! commit. Before it, in a transaction of its own, the transfer becomes `PROCESSING`, so that everybody can
+//! see that somebody is at it; a consumer that dies in between leaves it so, and the event comes again.
+//! Where a database has one writer (SQLite) the handler is it, and nobody sees anything in between.
+//!
+//! Events come from RabbitMQ ([`rabbitmq`]), or straight from a relay in this process ([`embedded`]).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use posthaste::{
+    Backoff, BrokerError, Consumer, HandlerError, Inbox, Incoming, IntoStore, Relay, Sharing,
+    Start, StoreError, StoreErrorKind, Subscriber, Subscription, rabbitmq, tcp,
+};
+use services_web::{BESIDE_DRAIN_TIMEOUT, Environment};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    application::{LedgerError, Transfers},
+    domain::{Overdraft, TransactionCreated},
+    infra::{Database, Settles},
+};
+
+/// What the inbox, and an embedded relay's route, call this consumer.
+const NAME: &str = "settlement";
+
+/// Transfers settled at once. Each may need two connections of the pool, which has 25.
+const CONCURRENCY: usize = 8;
+
+/// Pauses between two tries to reach RabbitMQ at the start.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Pauses after a failure that is neither the database's nor the message's, and how many there may be.
+const RETRY: (Backoff, u32) =
+    (Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) }, 10);
+
+/// Reads `RABBIT_URL` and `RABBIT_EXCHANGE`. A password in a URL is not quoted.
+pub fn rabbit(environment: &mut Environment) -> rabbitmq::Config {
+    let mut config =
+        rabbitmq::Config::new(environment.text("RABBIT_URL", "amqp://guest:guest@localhost:5672/"));
+    config.exchange = environment.text("RABBIT_EXCHANGE", "transaction.events");
+    if let Err(invalid) = rabbitmq::RabbitMqBroker::open(config.clone()) {
+        let name = if invalid.field == "url" { "RABBIT_URL" } else { "RABBIT_EXCHANGE" };
+        environment.refuse(name, &invalid.value, &invalid.rule);
+    }
+    config
+}
+
+/// Reads `OVERDRAFT`: how far below zero a sender may go before transfers fail.
+pub fn overdraft(environment: &mut Environment) -> Overdraft {
+    let rule = "unlimited, or a number of minor units";
+    environment.parse_with("OVERDRAFT", Overdraft::Unlimited, rule, |text| match text {
+        "unlimited" => Some(Overdraft::Unlimited),
+        number => number.parse().ok().map(Overdraft::AtMost),
+    })
+}
+
+/// Settles what RabbitMQ brings until stopped; then what is being settled is finished. RabbitMQ is waited
+/// for, at the start and whenever it is away; `is_subscribed` tells when it was first there.
+///
+/// # Errors
+/// When the inbox cannot be used as it is.
+pub async fn from_rabbitmq(
+    database: &Database,
+    config: &rabbitmq::Config,
+    overdraft: Overdraft,
+    is_subscribed: &AtomicBool,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    // One queue for each exchange, whoever subscribes first: instances share it.
+    let subscription = subscription(Some(format!("{}.{NAME}", config.exchange)));
+    let subscribe = async {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match rabbitmq::subscribe(config, &subscription).await {
+                Ok(subscriber) => return subscriber,
+                Err(error) => warn_of(&error),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    };
+    let Some(subscriber) = stop.run_until_cancelled(subscribe).await else { return Ok(()) };
+    is_subscribed.store(true, Ordering::Relaxed);
+    tracing::info!(exchange = config.exchange, "settling");
+    run(database, Box::new(subscriber), overdraft, stop).await
+}
+
+/// Settles what a relay in this process brings from the outbox, without any broker, until stopped.
+///
+/// # Errors
+/// When no port of this machine is free, or the inbox or the outbox cannot be used as they are.
+pub async fn embedded(
+    database: &Database,
+    overdraft: Overdraft,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    // The relay hears of a message's end when it is settled: nothing is lost in between, as it would be
+    // in a queue in memory.
+    let listening = tcp::Config::new("tcp://127.0.0.1:0");
+    let subscriber = tcp::subscribe(&listening, &subscription(None)).await?;
+    let broker = tcp::TcpBroker::open(tcp::Config::new(format!("tcp://{}", subscriber.address())))?;
+    let store = match database {
+        Database::Postgres(pool) => pool.clone().into_store(),
+        Database::Sqlite(pool) => pool.clone().into_store(),
+    };
+    let relay = Relay::builder(store)
+        .route(NAME, TransactionCreated::TOPIC, Arc::new(broker))
+        .build()?
+        .spawn();
+    tracing::info!("settling in this process");
+    run(database, Box::new(subscriber), overdraft, stop).await?;
+    relay.shutdown().await?;
+    Ok(())
+}
+
+fn subscription(name: Option<String>) -> Subscription {
+    let topic = TransactionCreated::TOPIC.parse().expect("a topic is a pattern");
+    Subscription { name, topics: vec![topic], start: Start::Beginning, sharing: Sharing::Competing }
+}
+
+fn warn_of(error: &BrokerError) {
+    tracing::warn!(reason = %error, "waiting for RabbitMQ");
+}
+
+async fn run(
+    database: &Database,
+    subscriber: Box<dyn Subscriber>,
+    overdraft: Overdraft,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let transfers = Arc::new(Transfers::new(database.ledger()));
+    match database {
+        Database::Postgres(pool) => {
+            consumer::<sqlx::Postgres>(pool.clone(), subscriber, transfers, overdraft)?
+                .run(stop)
+                .await?;
+        }
+        Database::Sqlite(pool) => {
+            consumer::<sqlx::Sqlite>(pool.clone(), subscriber, transfers, overdraft)?
+                .run(stop)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+fn consumer<DB: Settles + 'static>(
+    pool: DB::Pool,
+    subscriber: Box<dyn Subscriber>,
+    transfers: Arc<Transfers>,
+    overdraft: Overdraft,
+) -> anyhow::Result<Consumer<DB>> {
+    let consumer = Consumer::builder(pool, Inbox::new(NAME), subscriber)
+        .concurrency(CONCURRENCY)
+        .retry(RETRY.0, RETRY.1)
+        .drain(BESIDE_DRAIN_TIMEOUT / 2)
+        .on(TransactionCreated::TYPE, move |connection, incoming| {
+            let transfers = Arc::clone(&transfers);
+            Box::pin(async move { handle::<DB>(connection, incoming, &transfers, overdraft).await })
+        });
+    Ok(consumer.build()?)
+}
+
+/// One event, in the transaction that records it.
+async fn handle<DB: Settles>(
+    connection: &mut DB::Connection,
+    incoming: &Incoming,
+    transfers: &Transfers,
+    overdraft: Overdraft,
+) -> Result<(), HandlerError> {
+    // What is wrong with a message is said without quoting it.
+    let event: TransactionCreated = serde_json::from_slice(&incoming.message.payload)
+        .map_err(|_| HandlerError::dead_letter("the payload is no TransactionCreated"))?;
+    let id = event.transaction_id;
+    if !DB::IS_ONE_WRITER {
+        transfers.begin(id).await.map_err(failure)?;
+    }
+    let status = DB::settle(connection, id, overdraft).await.map_err(failure)?;
+    let status = status.ok_or_else(|| HandlerError::dead_letter("there is no such transfer"))?;
+    tracing::info!(transaction_id = %id, status = status.as_str(), "transaction settled");
+    Ok(())
+}
+
+/// An outage spends no attempt.
+fn failure(error: LedgerError) -> HandlerError {
+    match error {
+        LedgerError::Unavailable(why) => {
+            StoreError::new(StoreErrorKind::Unavailable, NAME, why).into()
+        }
+        LedgerError::Internal(why) => HandlerError::retry(why),
+    }
+}
