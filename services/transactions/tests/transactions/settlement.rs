@@ -184,7 +184,8 @@ async fn r2_08_poison_becomes_a_dead_letter() {
     let id = system.api.create(&transfer("user-a", "user-b", 7)).await;
     system.api.wait_status(&id, "COMPLETED").await;
     wait_metric(&settler, "dead_lettered_total", 3).await;
-    let sql = "SELECT last_error FROM posthaste.inbox_dead WHERE consumer = 'settlement' ORDER BY 1";
+    let sql =
+        "SELECT last_error FROM posthaste.inbox_dead WHERE consumer = 'settlement' ORDER BY 1";
     let errors = system.api.bed.texts(sql).await;
     for (error, part) in errors.iter().zip([
         "no handler for type `SomethingElse`",

@@ -1,0 +1,56 @@
+//! Both services with everything around them, on this machine: the APIs, their relays, the consumer that
+//! settles, a PostgreSQL and a RabbitMQ of its own on free ports. All of it is gone when the [`System`] is,
+//! whatever ended the process.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `programs.rs` | building what is run |
+//! | `process.rs` | running it, signalling it, and its end |
+//! | `system.rs` | who is started with what, and where it is then |
+//! | `client.rs` | asking the APIs |
+//! | `report.rs` | what is said, and the verdict |
+//! | `check.rs` | the proof that it works |
+//! | `chaos.rs` | faults, and what must hold after them |
+
+pub mod check;
+mod client;
+mod process;
+mod programs;
+mod report;
+mod system;
+
+pub use client::{Asked, Client};
+pub use process::Process;
+pub use report::Report;
+pub use system::{Options, System};
+
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::time::{Instant, sleep};
+
+/// Longest wait for anything that should come soon. Generous: the machine may be busy with other things.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Pause between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Looks until something is there.
+///
+/// # Errors
+/// When it is not there within [`PATIENCE`], naming `what`; or when looking fails.
+pub async fn eventually<T>(
+    what: &str,
+    mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await? {
+            return Ok(found);
+        }
+        if Instant::now() > deadline {
+            bail!("waited {PATIENCE:?} for {what}, in vain");
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
