@@ -4,9 +4,8 @@
 use std::{env, time::Duration};
 
 use anyhow::{Result, ensure};
-use posthaste_fixtures::{Durability, Postgres};
 use services_load::{Call, Form, Percentiles, Report, Sample, Script, client, drive, scenarios};
-use services_web::testing::{Bed, Program};
+use system::{Options, System};
 
 use crate::report;
 
@@ -17,7 +16,8 @@ pub(crate) enum Target {
     Users,
 }
 
-/// Drives a service and prints what was found.
+/// Drives a service and prints what was found: that of the URL, or of a whole system started here, with
+/// relays, the consumer that settles, PostgreSQL and RabbitMQ.
 ///
 /// # Errors
 /// When the service cannot be had, or a threshold is violated.
@@ -26,17 +26,15 @@ pub(crate) async fn run(target: Target, form: Form, base_url: Option<String>) ->
     if let Some(url) = base_url.or(variable) {
         return load(target, form, &url).await;
     }
-    let server = Postgres::start(Durability::Durable)?;
-    report::head(&server)?;
-    let bed = Bed::postgres_at(server.url()).await;
-    let name = match target {
-        Target::Transfers => "transactions",
-        Target::Users => "users",
+    let system = System::start(&Options::default(), |line| eprintln!("{line}")).await?;
+    report::head(system.postgres())?;
+    let url = match target {
+        Target::Transfers => system.transactions(),
+        Target::Users => system.users(),
     };
-    let path = env::current_exe()?.with_file_name(name);
-    let program = Program::start(&path.display().to_string(), &bed.environment).await;
-    program.poll("/readyz", |answer| answer.status == 200).await;
-    load(target, form, &program.url).await
+    let result = load(target, form, url).await;
+    system.stop().await?;
+    result
 }
 
 async fn load(target: Target, form: Form, base_url: &str) -> Result<()> {
