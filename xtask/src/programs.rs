@@ -65,9 +65,12 @@ pub(crate) fn run(environment: &[(&str, &str)]) -> anyhow::Result<bool> {
 impl Program {
     fn run(self, environment: &[(&str, &str)]) -> Run {
         let start = Instant::now();
+        // It is in `target/<profile>/deps`, and what it may want to run two folders up: built already.
+        let built = self.path.ancestors().nth(2).unwrap_or(Path::new("."));
         let output = Command::new(&self.path)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("POSTHASTE_PROGRAMS", built)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .output();

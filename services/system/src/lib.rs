@@ -12,6 +12,7 @@
 //! | `check.rs` | the proof that it works |
 //! | `chaos.rs` | faults, and what must hold after them |
 
+pub mod chaos;
 pub mod check;
 mod client;
 mod process;

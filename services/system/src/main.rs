@@ -4,7 +4,11 @@
 use std::{future::Future, io, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use system::{Options, Report, System, check};
+use system::{
+    Options, Report, System,
+    chaos::{self, Plan},
+    check,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Transfers and users with everything around them, on this machine.
@@ -28,6 +32,12 @@ enum Command {
     },
     /// Start everything, use it from end to end, and say whether it works
     Check,
+    /// Kill, stop, crash and disconnect things while transfers flow, and say what became of the transfers
+    Chaos {
+        /// A fraction of the transfers, and a short outage
+        #[arg(long)]
+        quick: bool,
+    },
 }
 
 #[tokio::main]
@@ -38,6 +48,10 @@ async fn main() -> ExitCode {
     let done = match cli.command {
         Command::Up { relays } => up(relays, &mut report).await,
         Command::Check => until_signal(check::run(&mut report)).await,
+        Command::Chaos { quick } => {
+            let plan = if quick { Plan::QUICK } else { Plan::FULL };
+            until_signal(chaos::run(plan, &mut report)).await
+        }
     };
     match done {
         Ok(()) if report.is_right() => ExitCode::SUCCESS,

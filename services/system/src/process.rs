@@ -49,6 +49,7 @@ impl Process {
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .current_dir(folder)
             .stdin(Stdio::piped())
+            .stderr(Stdio::null())
             .stdout(Stdio::piped())
             // Ctrl-C at a terminal goes to a whole group: what happens then is decided here.
             .process_group(0)

@@ -22,15 +22,15 @@ pub struct Options {
     pub relays: u16,
     /// How long a relay that is killed keeps others from its shards.
     pub lease: Duration,
-    /// Most messages that a relay reads at a time.
-    pub batch: u32,
+    /// Most messages of a shard on their way to the broker at once.
+    pub in_flight: u32,
     /// How far below zero a sender may go, in minor units; any distance where there is none.
     pub overdraft: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { relays: 2, lease: Duration::from_secs(10), batch: 500, overdraft: None }
+        Self { relays: 2, lease: Duration::from_secs(10), in_flight: 1024, overdraft: None }
     }
 }
 
@@ -49,6 +49,8 @@ pub struct System {
     users: String,
     settlement_url: String,
     database: String,
+    /// Relays of the transfers there have been: each has a name, and a log, of its own.
+    relays_started: usize,
     programs: Programs,
     options: Options,
     postgres: Postgres,
@@ -63,11 +65,12 @@ impl System {
     /// # Errors
     /// When something cannot be built or started. Then nothing is left running.
     pub async fn start(options: &Options, mut say: impl FnMut(&str)) -> anyhow::Result<Self> {
-        let programs = spawn_blocking(Programs::build).await??;
+        let folder = tempfile::Builder::new().prefix("posthaste-system-").tempdir()?;
+        let path = folder.path().to_owned();
+        let programs = spawn_blocking(move || Programs::take(&path)).await??;
         let (postgres, rabbitmq) = servers().await?;
         say(&format!("PostgreSQL    {}", postgres.url()));
         say(&format!("RabbitMQ      {}", rabbitmq.url()));
-        let folder = tempfile::Builder::new().prefix("posthaste-system-").tempdir()?;
         let database = fresh_database(postgres.url()).await?;
         let users_database = fresh_database(postgres.url()).await?;
         let relay = |name, url: &str, exchange| {
@@ -96,6 +99,8 @@ impl System {
         listener.wait_log("listening to route", 0).await?;
         let relays = launch.relays("transactions")?;
         let users_relays = launch.relays("users")?;
+        running(&relays).await?;
+        running(&users_relays).await?;
         say(&format!("transfers     {transactions}/swagger/"));
         say(&format!("users         {users}/swagger/"));
         say(&format!("settlement    {settlement_url}/metrics"));
@@ -111,6 +116,7 @@ impl System {
             users,
             settlement_url,
             database,
+            relays_started: usize::from(options.relays),
             programs,
             options: options.clone(),
             postgres,
@@ -174,8 +180,11 @@ impl System {
     }
 
     /// Takes a relay of the transfers away; what becomes of it is up to the caller.
-    pub fn take_relay(&mut self) -> Option<Process> {
-        self.relays.pop()
+    ///
+    /// # Panics
+    /// When there is none of that index.
+    pub fn take_relay(&mut self, index: usize) -> Process {
+        self.relays.remove(index)
     }
 
     /// Starts relays of the transfers until there are as many as at the start.
@@ -183,11 +192,21 @@ impl System {
     /// # Errors
     /// When one cannot be run.
     pub fn restore_relays(&mut self) -> anyhow::Result<()> {
-        for number in self.relays.len()..usize::from(self.options.relays) {
+        while self.relays.len() < usize::from(self.options.relays) {
+            let number = self.relays_started;
             let relay = self.launch().relay("transactions", number)?;
+            self.relays_started += 1;
             self.relays.push(relay);
         }
         Ok(())
+    }
+
+    /// Waits until relays of the transfers obey signals.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub async fn wait_relays(&self) -> anyhow::Result<()> {
+        running(&self.relays).await
     }
 
     /// Kills the consumer, as the worst of crashes, and starts another, which is waited for.
@@ -221,19 +240,12 @@ impl System {
     /// # Errors
     /// When something had ended before, or did not end well.
     pub async fn stop(self) -> anyhow::Result<()> {
-        let Self {
-            relays, users_relays, settlement, listener, transactions_api, users_api, ..
-        } = self;
-        let relays = relays.into_iter().chain(users_relays).map(|relay| (relay, "TERM"));
-        let rest = [
-            (settlement, "TERM"),
-            (listener, "INT"),
-            (transactions_api, "TERM"),
-            (users_api, "TERM"),
-        ];
-        for (process, signal) in relays.chain(rest) {
+        let Self { relays, users_relays, settlement, transactions_api, users_api, .. } = self;
+        let relays = relays.into_iter().chain(users_relays);
+        // What prints events only reads: it goes with the rest.
+        for process in relays.chain([settlement, transactions_api, users_api]) {
             let name = process.name().to_owned();
-            let code = process.end(signal).await?;
+            let code = process.end("TERM").await?;
             anyhow::ensure!(code == 0, "{name} ended with code {code}");
         }
         Ok(())
@@ -249,6 +261,14 @@ async fn servers() -> anyhow::Result<(Postgres, Server)> {
     let postgres = spawn_blocking(|| Postgres::private(Durability::Durable));
     let rabbitmq = spawn_blocking(|| Server::private(Kind::RabbitMq, &Default::default()));
     Ok((postgres.await??, rabbitmq.await??))
+}
+
+/// Relays obey signals from here on.
+async fn running(relays: &[Process]) -> anyhow::Result<()> {
+    for relay in relays {
+        relay.wait_log("relay started", 0).await?;
+    }
+    Ok(())
 }
 
 async fn ready(process: &Process, url: &str) -> anyhow::Result<()> {
@@ -269,7 +289,7 @@ fn configuration(
     name: &str,
     exchange: &str,
 ) -> String {
-    let Options { relays, lease, batch, .. } = options;
+    let Options { relays, lease, in_flight, .. } = options;
     let lease = lease.as_millis();
     // Topics of transfers start with `transaction.`, those of users with `user.`.
     let topic = name.trim_end_matches('s');
@@ -279,7 +299,6 @@ url = "{store}"
 
 [relay]
 lease = "{lease}ms"
-batch = {batch}
 
 [http]
 listen = "off"
@@ -296,6 +315,7 @@ exchange = "{exchange}"
 name = "{name}"
 topics = ["{topic}.*"]
 shards = {relays}
+in_flight = {in_flight}
 "#
     )
 }
