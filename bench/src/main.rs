@@ -14,10 +14,14 @@ mod latency;
 mod mysql;
 mod process;
 mod report;
+mod services;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use posthaste_fixtures::{Durability, Postgres};
+use services_load::Form;
+
+use crate::services::Target;
 
 /// As in the `posthaste` program.
 #[global_allocator]
@@ -42,6 +46,12 @@ struct Args {
     /// Seconds for each timed part that has no natural end
     #[arg(long, global = true, default_value_t = 10)]
     seconds: u64,
+    /// Of the services' load tests, the short form: every duration a tenth
+    #[arg(long, global = true)]
+    quick: bool,
+    /// The service to load, instead of one started here; also `BASE_URL`
+    #[arg(long, global = true)]
+    base_url: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Subcommand)]
@@ -66,6 +76,10 @@ enum What {
     Brokers,
     /// Draining and inserting on MariaDB (not part of `all`)
     Mysql,
+    /// Load on the transfers: three scenarios, and thresholds that fail the run (not part of `all`)
+    Transfers,
+    /// The same on the registration of users (not part of `all`)
+    Users,
     /// Drains the server named by the environment once and prints its peak memory (used by `size`)
     #[command(hide = true)]
     Child,
@@ -79,6 +93,15 @@ async fn main() -> Result<()> {
     }
     if args.what == What::Mysql {
         return mysql::run(args.messages, args.rounds, args.seconds).await;
+    }
+    let form = if args.quick { Form::Quick } else { Form::Full };
+    let target = match args.what {
+        What::Transfers => Some(Target::Transfers),
+        What::Users => Some(Target::Users),
+        _ => None,
+    };
+    if let Some(target) = target {
+        return services::run(target, form, args.base_url).await;
     }
     let server = Postgres::start(Durability::Durable).context("no PostgreSQL to measure on")?;
     let is = |what: What| args.what == what || args.what == What::All;

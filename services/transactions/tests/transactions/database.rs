@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use posthaste_fixtures::{Durability, Postgres};
-use services_web::testing::{Answer, Bed, Program, eventually};
+use services_web::testing::{Answer, Bed, Pool, Program, eventually};
 
 use crate::bed::{Api, PATH, PROGRAM, transfer};
 
@@ -22,6 +22,33 @@ async fn r4_03_five_instances_start_on_an_empty_database() {
         }
     }
     assert_eq!(bed.count("transactions").await, 10);
+}
+
+/// D3-05: the table has the rules of the API, for whoever writes past it.
+#[tokio::test]
+async fn r4_01_the_table_has_the_rules_too() {
+    let api = Api::on(Bed::postgres().await).await;
+    let insert = "INSERT INTO transactions (id, amount, description, from_user_id, to_user_id, \
+                  transaction_status) VALUES (gen_random_uuid(), ";
+    api.bed.execute(&format!("{insert} 1, '', 'text', 'other text', 'PENDING')")).await;
+    let Pool::Postgres(pool) = &api.bed.pool else { panic!("PostgreSQL was asked for") };
+    for (values, rule) in [
+        ("0, '', 'a', 'b', 'PENDING'", "amount_is_positive"),
+        ("1, '', 'a', 'a', 'PENDING'", "users_differ"),
+        ("1, '', '', 'a', 'PENDING'", "users_are_named"),
+        ("1, '', 'a', 'b', 'DONE'", "status_is_known"),
+        ("1, '', 'a', 'b', 'COMPLETED'", "final_is_timed"),
+    ] {
+        let sql = sqlx::AssertSqlSafe(format!("{insert} {values})"));
+        let error = sqlx::query(sql).execute(pool).await.unwrap_err();
+        assert_eq!(error.as_database_error().unwrap().constraint(), Some(rule), "{error}");
+    }
+    let one = "UPDATE transactions SET idempotency_key = 'k', fingerprint = '\\x00'";
+    api.bed.execute(one).await;
+    let again = "INSERT INTO transactions (id, amount, description, from_user_id, to_user_id, \
+                 idempotency_key, fingerprint) VALUES (gen_random_uuid(), 1, '', 'text', 'b', 'k', '')";
+    let error = sqlx::query(again).execute(pool).await.unwrap_err();
+    assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
 }
 
 #[tokio::test]

@@ -181,3 +181,25 @@ async fn r4_04_each_variable_counts_and_an_empty_one_does_not() {
     drop(program);
     bed.execute(&format!("DROP OWNED BY {role}; DROP ROLE {role};")).await;
 }
+
+/// With D3-40: TLS can be demanded, and then there is no connection without it.
+#[tokio::test]
+async fn r4_04_where_it_listens_and_how_it_connects_can_be_said() {
+    let bed = Bed::postgres().await;
+    // An address that nobody else uses, so that a port that was free a moment ago still is.
+    let free = std::net::TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap();
+    let port = free.port().to_string();
+    let more = [("SERVER_HOST", "127.0.0.3"), ("SERVER_PORT", port.as_str())];
+    let program = Program::start(PROGRAM, &bed.with(&more)).await;
+    assert_eq!(program.url, format!("http://{free}"));
+    program.poll("/readyz", |answer| answer.status == 200).await;
+    let more = [
+        ("DB_SSLMODE", "verify-full"),
+        ("DB_SSLROOTCERT", "/dev/null"),
+        ("DB_START_TIMEOUT", "1s"),
+        ("DB_PASSWORD", "hunter2"),
+    ];
+    let mut program = Program::launch(PROGRAM, &[], &bed.with(&more));
+    assert_eq!(program.end().await, 1, "{}", program.output());
+    assert!(!program.output().contains("hunter2"), "{}", program.output());
+}

@@ -155,6 +155,24 @@ on_each_database!(
     }
 );
 
+/// D3-43: one index on the address, which is the one that keeps it unique. D3-26: the table takes no
+/// password that is not a hash.
+#[tokio::test]
+async fn r3_00_the_table_has_one_index_on_the_address_and_takes_hashes_alone() {
+    let api = Api::on(Bed::postgres().await).await;
+    let indexes =
+        "SELECT indexdef FROM pg_indexes WHERE tablename = 'users' AND indexdef LIKE '%email%'";
+    let indexes = api.bed.texts(indexes).await;
+    assert_eq!(indexes.len(), 1, "{indexes:?}");
+    assert!(indexes[0].contains("UNIQUE"), "{indexes:?}");
+    let Pool::Postgres(pool) = &api.bed.pool else { panic!("PostgreSQL was asked for") };
+    let plain =
+        "INSERT INTO users (id, email, password) VALUES (gen_random_uuid(), 'a@b.de', 'plain')";
+    let error = sqlx::query(plain).execute(pool).await.unwrap_err();
+    let rule = error.as_database_error().unwrap().constraint();
+    assert_eq!(rule, Some("password_is_hashed"), "{error}");
+}
+
 /// D3-41: the routing key is the event type's. Relayed once, and without a word about the person.
 #[tokio::test]
 async fn r3_00_the_event_reaches_the_exchange() {
