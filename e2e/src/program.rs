@@ -1,7 +1,6 @@
 //! The built program: run to its end, or running.
 
 use std::{
-    env,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -16,37 +15,9 @@ pub(crate) fn program() -> &'static Path {
     PROGRAM.get_or_init(build)
 }
 
-/// Cargo says where a program is only to tests of the same package. This executable is
-/// `target/<profile>/deps/<name>` if it is a test, and in the folder above if it is not.
 fn build() -> PathBuf {
-    let this = env::current_exe().expect("a running executable has a path");
-    let folder = this.parent().expect("it is in a folder");
-    let is_test = folder.file_name().is_some_and(|name| name == "deps");
-    let folder = if is_test { folder.parent().expect("deps is in a folder") } else { folder };
-    let target = folder.parent().expect("the profile's folder is in the target folder");
-    let profile = match folder.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(profile) => profile,
-    };
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    // Cargo tells tests which package they are of. Some build scripts run again when that changes.
-    for (name, _) in env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(&name);
-        }
-    }
-    let status = command
-        .args(["build", "--quiet", "--package", "posthaste-cli", "--profile", profile])
-        .args(["--features", "kafka"])
-        .arg("--target-dir")
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .expect("cargo can be run");
-    assert!(status.success(), "the program does not build");
-    folder.join("posthaste")
+    let folder = posthaste_fixtures::programs(&["posthaste-cli"], &["kafka"]);
+    folder.expect("the program builds").join("posthaste")
 }
 
 /// What a run ended with.

@@ -70,7 +70,7 @@ impl Program {
         let output = Command::new(&self.path)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
-            .env("POSTHASTE_PROGRAMS", built)
+            .env(posthaste_fixtures::PROGRAMS, built)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .output();

@@ -1,16 +1,13 @@
 //! The programs of this workspace, built the way this one was, or where they are said to be.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::Command,
     thread,
 };
 
-use anyhow::{Context, ensure};
-
-/// Names the folder of programs that are built already, as those of a whole test run are.
-const VARIABLE: &str = "POSTHASTE_PROGRAMS";
+use anyhow::Context;
+use posthaste_fixtures::programs;
 
 /// Tries to take a program that somebody else may be replacing at this moment.
 const TRIES: u32 = 50;
@@ -27,10 +24,7 @@ impl Programs {
     /// Takes them from where the environment says, or builds them, which takes a moment where nothing
     /// has changed. Blocks.
     pub(crate) fn take(folder: &Path) -> anyhow::Result<Self> {
-        let built = match env::var_os(VARIABLE) {
-            Some(folder) => folder.into(),
-            None => build()?,
-        };
+        let built = programs(&["posthaste-cli", "transactions", "users"], &[])?;
         let take = |name: &str| {
             let (from, to) = (built.join(name), folder.join(name));
             let mut taken = fs::copy(&from, &to);
@@ -49,37 +43,4 @@ impl Programs {
             users: take("users")?,
         })
     }
-}
-
-/// This executable is `target/<profile>/<name>`, or `target/<profile>/deps/<name>` for a test: they belong
-/// into the profile's folder.
-fn build() -> anyhow::Result<PathBuf> {
-    let here = env::current_exe().context("a running executable has a path")?;
-    let mut folder = here.parent().context("it is in a folder")?;
-    if folder.ends_with("deps") {
-        folder = folder.parent().context("deps is in the profile's folder")?;
-    }
-    let target = folder.parent().context("the profile's folder is in the target folder")?;
-    let profile = match folder.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(profile) => profile,
-    };
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    // Cargo tells what it runs which package it is of. Some build scripts run again when that changes.
-    for (name, _) in env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(&name);
-        }
-    }
-    let status = command
-        .args(["build", "--profile", profile, "--target-dir"])
-        .arg(target)
-        .args(["posthaste-cli", "transactions", "users"].map(|name| format!("--package={name}")))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .context("cannot run cargo, which builds the programs")?;
-    ensure!(status.success(), "the programs do not build");
-    Ok(folder.to_owned())
 }
