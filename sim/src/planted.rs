@@ -91,7 +91,7 @@ planted! {
     /// Inbox: forgets ids while copies may come.
     InboxWindow = "inbox-window", [ConsumerCrash, ConsumerAckLost];
     /// Inbox: two may handle the same message at once.
-    InboxUnlocked = "inbox-unlocked", [ConsumerCrash];
+    InboxUnlocked = "inbox-unlocked", [ConsumerCrash, ConsumerPause];
     /// Relay: done when sent, not when acknowledged.
     MarkFirst = "mark-first", [Refusal, SendLost], MarkFirst;
     /// Relay: several messages of a key in flight.
