@@ -98,6 +98,9 @@ planted! {
     Pipelined = "pipelined", [Refusal], Pipelined;
     /// Relay: goes on with a key after a failure in it.
     ContinueAfterFail = "continue-after-fail", [Refusal], ContinueAfterFail;
+    /// Relay: a key goes on behind a dead letter that is not written down. It was so until the
+    /// simulator found a take-over in between.
+    GoesOnUnwritten = "goes-on-unwritten", [Refusal, RelayPause, RelayCrash, StoreSlow], GoesOnUnwritten;
     /// Relay: a key goes on while a message of it is parked.
     UnblocksTooEarly = "unblocks-too-early", [Refusal], UnblocksTooEarly;
     /// Relay: what has been read counts as passed.

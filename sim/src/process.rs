@@ -36,8 +36,8 @@ struct State {
     /// Times it was granted each shard of each route.
     grants: HashMap<(usize, Shard), u32>,
     /// Settlements it has begun to write, and the latest of them that was written.
-    settlements: u64,
-    settled: u64,
+    settlements: HashMap<(usize, Shard), u64>,
+    settled: HashMap<(usize, Shard), u64>,
 }
 
 impl Process {
@@ -47,8 +47,8 @@ impl Process {
             steps: 0,
             crash_at: None,
             grants: HashMap::new(),
-            settlements: 0,
-            settled: 0,
+            settlements: HashMap::new(),
+            settled: HashMap::new(),
         };
         Self { id, name, state: Mutex::new(state), changed: Notify::new() }
     }
@@ -131,17 +131,19 @@ impl Process {
     }
 
     /// Numbers a settlement that is about to be written.
-    pub(crate) fn settlement(&self) -> u64 {
+    pub(crate) fn settlement(&self, route: usize, shard: Shard) -> u64 {
         let mut state = self.state();
-        state.settlements += 1;
-        state.settlements
+        let number = state.settlements.entry((route, shard)).or_default();
+        *number += 1;
+        *number
     }
 
     /// Whether the settlement may be written: no later one has been.
-    pub(crate) fn settles(&self, number: u64) -> bool {
+    pub(crate) fn settles(&self, route: usize, shard: Shard, number: u64) -> bool {
         let mut state = self.state();
-        let is_latest = number > state.settled;
-        state.settled = state.settled.max(number);
+        let latest = state.settled.entry((route, shard)).or_default();
+        let is_latest = number > *latest;
+        *latest = number.max(*latest);
         is_latest
     }
 

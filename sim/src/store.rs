@@ -193,9 +193,9 @@ impl Store for Wire {
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError> {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         // One that was given up does not land behind a later one: its connection is closed.
-        let number = process.settlement();
+        let number = process.settlement(route_index(&lease.route), lease.shard);
         call!(self, "settle", |inner, lease, settlement| {
-            if !process.settles(number) {
+            if !process.settles(route_index(&lease.route), lease.shard, number) {
                 return Err(unavailable("settle"));
             }
             let settled = inner.settle(&lease, &settlement).await?;
