@@ -22,7 +22,10 @@ mod floor;
 mod gate;
 mod keeper;
 mod lane;
-#[cfg_attr(not(feature = "planted"), allow(dead_code, reason = "bugs nobody can ask for"))]
+#[cfg_attr(
+    not(feature = "planted"),
+    allow(dead_code, unreachable_pub, reason = "bugs nobody can ask for")
+)]
 mod planted;
 mod settings;
 mod shard;
