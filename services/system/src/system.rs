@@ -6,10 +6,9 @@ use anyhow::Context;
 use posthaste_fixtures::{Durability, Kind, Postgres, Server, fresh_database};
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
-use tempfile::TempDir;
 use tokio::{process::Command, task::spawn_blocking};
 
-use crate::{Client, Process, eventually, programs::Programs};
+use crate::{Client, Process, eventually, folder::Folder, programs::Programs};
 
 /// The exchange of each service's events.
 pub(crate) const EXCHANGE: &str = "transaction.events";
@@ -56,7 +55,7 @@ pub struct System {
     options: Options,
     postgres: Postgres,
     rabbitmq: Server,
-    folder: TempDir,
+    folder: Folder,
 }
 
 impl System {
@@ -66,7 +65,7 @@ impl System {
     /// # Errors
     /// When something cannot be built or started. Then nothing is left running.
     pub async fn start(options: &Options, mut say: impl FnMut(&str)) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("posthaste-system-").tempdir()?;
+        let folder = Folder::new()?;
         let path = folder.path().to_owned();
         let programs = spawn_blocking(move || Programs::take(&path)).await??;
         let (postgres, rabbitmq) = servers().await?;

@@ -49,7 +49,7 @@ impl Chaos {
         self.end_relays("KILL").await?;
         let unmarked = self.ledger.settled().await? - settled;
         let _: i64 =
-            query_scalar(include_str!("../../sql/end_waiting.sql")).fetch_one(&mut *lock).await?;
+            query_scalar(include_str!("../../sql/end_relays.sql")).fetch_one(&mut *lock).await?;
         lock.rollback().await?;
         self.system.restore_relays()?;
         let more = eventually("a copy of what was not marked", async || {
