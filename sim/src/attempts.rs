@@ -12,14 +12,12 @@ pub(crate) struct Attempts {
 }
 
 /// Under which lease an attempt was made.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) process: u32,
     pub(crate) shard: Option<Shard>,
     /// Counts the times the process was granted the shard.
     pub(crate) number: u32,
-    /// Whether a settlement of the process may have been undone by an older one.
-    pub(crate) has_stray: bool,
 }
 
 struct Attempt {
@@ -41,12 +39,6 @@ enum Told {
     Unknown,
 }
 
-impl Term {
-    fn is(self, other: Self) -> bool {
-        (self.process, self.shard, self.number) == (other.process, other.shard, other.number)
-    }
-}
-
 impl Attempts {
     /// An attempt begins. Gives the reason why it may bring a copy, if there is one.
     pub(crate) fn started(
@@ -65,8 +57,7 @@ impl Attempts {
                 false => Some(Cause::TakeOver),
             },
             Told::Unknown => Some(Cause::UnknownOutcome),
-            _ if !before.term.is(term) => Some(Cause::TakeOver),
-            _ if term.has_stray => Some(Cause::UnknownOutcome),
+            _ if before.term != term => Some(Cause::TakeOver),
             _ => None,
         });
         attempts.push(Attempt { term, redriven, told: Told::Nothing });
@@ -76,7 +67,7 @@ impl Attempts {
     /// The relay was told what became of its latest attempt.
     pub(crate) fn told(&mut self, id: MessageId, term: Term, outcome: &Outcome) {
         let attempts = self.by_id.entry(id).or_default().iter_mut().rev();
-        let mut own = attempts.filter(|it| it.term.is(term) && it.told == Told::Nothing);
+        let mut own = attempts.filter(|it| it.term == term && it.told == Told::Nothing);
         if let Some(attempt) = own.next() {
             attempt.told = match outcome {
                 Outcome::Acked => Told::Acked,

@@ -76,7 +76,7 @@ impl Link {
     fn term(&self, delivery: &Delivery) -> Term {
         let shard = delivery.floor.as_ref().map(|floor| floor.shard);
         let number = shard.map_or(0, |shard| self.process.term(self.route, shard));
-        Term { process: self.process.id, shard, number, has_stray: self.process.has_stray() }
+        Term { process: self.process.id, shard, number }
     }
 
     fn started(&self, delivery: &Delivery) {
@@ -136,11 +136,10 @@ impl Link {
             }
             let key = delivery.message.key.clone();
             let is_behind = key.as_ref().is_some_and(|key| failed.contains(key));
-            if is_behind || world.is_down(self.route) {
-                outcomes.push(unreachable("nothing gets through"));
-                continue;
-            }
-            let outcome = self.deliver(delivery).await;
+            let outcome = match is_behind || world.is_down(self.route) {
+                true => unreachable("nothing gets through"),
+                false => self.deliver(delivery).await,
+            };
             is_waiting |= matches!(outcome, Outcome::Unknown(_));
             if let (Some(key), false) = (key, outcome == Outcome::Acked) {
                 failed.insert(key);

@@ -6,6 +6,9 @@ use posthaste_core::{CallOrder, InboxMode, OnDead};
 
 use crate::Fault;
 
+/// How likely trouble is at least that a planted bug needs.
+const NEEDED_MIN: f64 = 0.1;
+
 /// A schedule, but for what happens in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -55,13 +58,15 @@ fn pick<T: Copy>(random: &mut fastrand::Rng, from: &[T]) -> T {
 
 impl Plan {
     /// Draws a schedule. Of the kinds of trouble each is off in every other schedule, and the rest
-    /// differ wildly in how often they strike; those in `needs` are on.
+    /// differ wildly in how often they strike; those in `needs` are on, and not rare.
     pub(crate) fn draw(random: &mut fastrand::Rng, needs: &[Fault]) -> Self {
         let mut rates = BTreeMap::new();
         for &fault in Fault::ALL {
-            let is_on = random.bool() || needs.contains(&fault);
-            let rate = pick(random, &[0.01, 0.03, 0.1, 0.3]);
-            if is_on {
+            let (is_on, is_needed) = (random.bool(), needs.contains(&fault));
+            let rate: f64 = pick(random, &[0.01, 0.03, 0.1, 0.3]);
+            if is_needed {
+                rates.insert(fault, rate.max(NEEDED_MIN));
+            } else if is_on {
                 rates.insert(fault, rate);
             }
         }

@@ -91,13 +91,16 @@ planted! {
     /// Inbox: forgets ids while copies may come.
     InboxWindow = "inbox-window", [ConsumerCrash, ConsumerAckLost];
     /// Inbox: two may handle the same message at once.
-    InboxUnlocked = "inbox-unlocked", [ConsumerCrash];
+    InboxUnlocked = "inbox-unlocked", [ConsumerCrash, ConsumerPause];
     /// Relay: done when sent, not when acknowledged.
     MarkFirst = "mark-first", [Refusal, SendLost], MarkFirst;
     /// Relay: several messages of a key in flight.
     Pipelined = "pipelined", [Refusal], Pipelined;
     /// Relay: goes on with a key after a failure in it.
     ContinueAfterFail = "continue-after-fail", [Refusal], ContinueAfterFail;
+    /// Relay: a key goes on behind a dead letter that is not written down. It was so until the
+    /// simulator found a take-over in between.
+    GoesOnUnwritten = "goes-on-unwritten", [Refusal, RelayPause, RelayCrash, StoreSlow], GoesOnUnwritten;
     /// Relay: a key goes on while a message of it is parked.
     UnblocksTooEarly = "unblocks-too-early", [Refusal], UnblocksTooEarly;
     /// Relay: what has been read counts as passed.

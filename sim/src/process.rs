@@ -35,8 +35,9 @@ struct State {
     crash_at: Option<u64>,
     /// Times it was granted each shard of each route.
     grants: HashMap<(usize, Shard), u32>,
-    /// Whether a settlement of it was given up that may land later.
-    has_stray: bool,
+    /// Settlements it has begun to write, and the latest of them that was written.
+    settlements: HashMap<(usize, Shard), u64>,
+    settled: HashMap<(usize, Shard), u64>,
 }
 
 impl Process {
@@ -46,7 +47,8 @@ impl Process {
             steps: 0,
             crash_at: None,
             grants: HashMap::new(),
-            has_stray: false,
+            settlements: HashMap::new(),
+            settled: HashMap::new(),
         };
         Self { id, name, state: Mutex::new(state), changed: Notify::new() }
     }
@@ -128,12 +130,21 @@ impl Process {
         self.state().crash_at = None;
     }
 
-    pub(crate) fn strayed(&self) {
-        self.state().has_stray = true;
+    /// Numbers a settlement that is about to be written.
+    pub(crate) fn settlement(&self, route: usize, shard: Shard) -> u64 {
+        let mut state = self.state();
+        let number = state.settlements.entry((route, shard)).or_default();
+        *number += 1;
+        *number
     }
 
-    pub(crate) fn has_stray(&self) -> bool {
-        self.state().has_stray
+    /// Whether the settlement may be written: no later one has been.
+    pub(crate) fn settles(&self, route: usize, shard: Shard, number: u64) -> bool {
+        let mut state = self.state();
+        let latest = state.settled.entry((route, shard)).or_default();
+        let is_latest = number > *latest;
+        *latest = number.max(*latest);
+        is_latest
     }
 
     pub(crate) fn granted(&self, route: usize, shard: Shard) {

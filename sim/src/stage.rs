@@ -192,7 +192,8 @@ impl Stage {
     /// Keeps a relay running: another one after each that died or was stopped.
     pub(crate) async fn keep_relay(self: Arc<Self>, index: usize, over: CancellationToken) {
         let world = Arc::clone(&self.world);
-        while !over.is_cancelled() && !(index > 0 && self.running().is_alone) {
+        let is_needed = || index == 0 || !self.running().is_alone;
+        while !over.is_cancelled() && is_needed() {
             let process = world.process(&format!("relay-{index}"));
             self.graveyard.add(&process);
             let relay = self.build_relay(&process);

@@ -77,9 +77,6 @@ impl Wire {
             effect.await
         });
         if is_late {
-            if operation == "settle" {
-                self.process.strayed();
-            }
             tokio::time::sleep(DEADLINE).await;
             return Err(unavailable(operation));
         }
@@ -194,8 +191,13 @@ impl Store for Wire {
     }
 
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError> {
-        let world = Arc::clone(&self.world);
+        let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
+        // One that was given up does not land behind a later one: its connection is closed.
+        let number = process.settlement(route_index(&lease.route), lease.shard);
         call!(self, "settle", |inner, lease, settlement| {
+            if !process.settles(route_index(&lease.route), lease.shard, number) {
+                return Err(unavailable("settle"));
+            }
             let settled = inner.settle(&lease, &settlement).await?;
             world.settled(&lease, &settlement);
             Ok(settled)

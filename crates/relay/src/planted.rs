@@ -10,6 +10,8 @@ pub enum Planted {
     Pipelined,
     /// Goes on with a key whose message was refused.
     ContinueAfterFail,
+    /// Goes on with a key behind a dead letter that is not written down.
+    GoesOnUnwritten,
     /// Lets a key go on while a message of it is parked.
     UnblocksTooEarly,
     /// Writes down as passed whatever has been read.

@@ -216,8 +216,7 @@ impl Window {
         }
     }
 
-    /// The broker refused it: put it aside as `next` says, and with it what waits behind it, unless
-    /// the key goes on.
+    /// The broker refused it: put it aside as `next` says, and with it what waits behind it.
     pub(crate) fn refused(&mut self, id: ItemId, failure: Failure, next: Next, now: Duration) {
         let Some(item) = self.item(id) else { return };
         let report = Repark {
@@ -232,7 +231,12 @@ impl Window {
 
     fn set_aside(&mut self, id: ItemId, report: Repark, now: Duration) {
         let key = self.item(id).and_then(Item::key).map(str::to_owned);
-        let blocks = report.next != Next::Dead && !planted::has(Planted::ContinueAfterFail);
+        // Behind a dead letter the key may go on, but not before that is written: whoever takes over
+        // would try it again, and it could arrive after what was behind it.
+        let blocks = match report.next {
+            Next::Dead => !planted::has(Planted::GoesOnUnwritten),
+            Next::Retry(_) | Next::DeadAndBlock => !planted::has(Planted::ContinueAfterFail),
+        };
         if id >= PARKED_FIRST {
             self.forget_parked(id);
             self.pending.repark.push(report);

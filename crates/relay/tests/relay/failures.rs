@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt as _;
+
 use crate::support::{Bench, payload, policy, rejected, unknown};
 use posthaste_broker_memory::{MemoryBroker, Script};
 use posthaste_core::{CallOrder, OnDead, Outcome, ParkedFilter, Store};
@@ -294,4 +296,30 @@ async fn what_is_put_aside_is_written_with_the_position_that_passes_it() {
     bench.until_idle().await;
     second.shutdown().await;
     assert!(!bench.payloads().contains(&"bad-0".to_owned()), "it was discarded");
+}
+
+/// Were it sent before, whoever takes over could still deliver the first one, after it. Found by the
+/// simulator.
+#[tokio::test(start_paused = true)]
+async fn a_key_goes_on_behind_a_dead_letter_once_that_is_written() {
+    for order in [CallOrder::OnePerKey, CallOrder::PerKey, CallOrder::Total] {
+        let bench = Bench::new(MemoryBroker::with_call_order(order));
+        bench.enqueue(&["a"], 0..3);
+        let (store, unwritten) = (bench.store.clone(), Arc::new(AtomicU32::new(0)));
+        let counted = unwritten.clone();
+        bench.broker.set_rule(move |delivery| {
+            if payload(&delivery.message) == "a-0" {
+                return Script::Refuse(rejected());
+            }
+            let dead = store.dead(&ParkedFilter::default(), 1).now_or_never();
+            let dead = dead.expect("it never waits").expect("the memory store never fails");
+            counted.fetch_add(u32::from(dead.is_empty()), Ordering::Relaxed);
+            Script::Take
+        });
+        let mut route = bench.route("all", 1);
+        route.retry = policy(1);
+        bench.drain(vec![route]).await;
+        assert_eq!(bench.payloads(), ["a-1", "a-2"], "{order:?}");
+        assert_eq!(unwritten.load(Ordering::Relaxed), 0, "{order:?}");
+    }
 }
