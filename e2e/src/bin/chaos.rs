@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
         (false, false) => Faults::Listed(list),
         (false, true) => Faults::Drawn(faults),
     };
-    let record = Run { store, broker, seed, faults }.run().await;
+    let record = Box::pin(Run { store, broker, seed, faults }.run()).await;
     let line = record.and_then(|record| Ok(serde_json::to_string(&record)?));
     match line {
         Ok(line) => {

@@ -10,7 +10,7 @@ use posthaste_e2e::{
 
 async fn keeps_its_promises(store: Store, broker: Broker, faults: Faults) {
     let run = Run { store, broker, seed: 1, faults };
-    let record = run.run().await.unwrap_or_else(|error| panic!("{error:#}"));
+    let record = Box::pin(run.run()).await.unwrap_or_else(|error| panic!("{error:#}"));
     println!("{record:?}");
 }
 
