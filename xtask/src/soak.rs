@@ -37,7 +37,7 @@ const FAULTS: &str = "20";
 const TURNS: u64 = 3;
 const TURN_MINUTES_MAX: u64 = 10;
 
-/// Failures after which nothing new is to be learned.
+/// Failed runs on servers after which nothing new is to be learned.
 const FAILURES_MAX: usize = 5;
 
 /// Lines of a failed run that go into the record.
@@ -65,12 +65,13 @@ fn soak(time: Duration) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let turn_minutes = (time.as_secs() / 60 / TURNS / 2).clamp(1, TURN_MINUTES_MAX);
     let mut round = first_round();
-    let goes_on = |record: &Record| began.elapsed() < time && record.failures.len() < FAILURES_MAX;
-    while goes_on(&record) {
+    let mut failed = 0;
+    while began.elapsed() < time && failed < FAILURES_MAX {
         simulate(&simulator, turn_minutes, &mut record)?;
         let turn_ends = Instant::now() + Duration::from_secs(turn_minutes * 60);
-        while goes_on(&record) && Instant::now() < turn_ends {
-            break_everything(&chaos, round, &mut record)?;
+        while Instant::now() < turn_ends && failed < FAILURES_MAX {
+            let is_fine = break_everything(&chaos, round, &mut record)?;
+            failed += usize::from(!is_fine);
             round += 1;
             println!("{}", record.summary());
         }
@@ -124,8 +125,8 @@ fn simulate(program: &Path, minutes: u64, record: &mut Record) -> anyhow::Result
     Ok(())
 }
 
-/// One run between the next two.
-fn break_everything(program: &Path, round: usize, record: &mut Record) -> anyhow::Result<()> {
+/// One run between the next two; whether all promises were kept.
+fn break_everything(program: &Path, round: usize, record: &mut Record) -> anyhow::Result<bool> {
     let (store, broker) = pair(round);
     let seed = fresh_seed().to_string();
     let arguments = ["--store", store, "--broker", broker, "--seed", &seed, "--faults", FAULTS];
@@ -141,7 +142,7 @@ fn break_everything(program: &Path, round: usize, record: &mut Record) -> anyhow
             format!("cargo run --package posthaste-e2e --bin posthaste-chaos -- {arguments}");
         record.failures.push(failure(&format!("{store} to {broker}"), &replay, &output));
     }
-    Ok(())
+    Ok(output.status.success())
 }
 
 /// All pairs come before any comes again.
