@@ -39,11 +39,7 @@ async fn survives(stage: &Stage, disk: &Disk, relay: Running, error: &str) {
     let mut arrivals = stage.arrivals();
     let sent = distinct(arrivals.read());
     assert!(sent < BACKLOG, "everything was sent without a note of it");
-<<<<<<< HEAD
-    disk.free().expect("a file can be removed");
-=======
     disk.free().expect("the ballast is there");
->>>>>>> refs/heads/chaos
     arrivals.wait("last of the backlog", |all| distinct(all) >= BACKLOG).await;
     let mut newest = 0;
     let mut seen = HashSet::new();
