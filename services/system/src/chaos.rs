@@ -26,7 +26,7 @@ const CLIENTS: usize = 8;
 const LEASE: Duration = Duration::from_secs(2);
 const IN_FLIGHT: u32 = 1;
 
-/// Times the transfers of other faults, for those that must come into the middle of a batch.
+/// Times the transfers of other faults, for those that must come into the middle of something.
 const BATCHES: usize = 5;
 
 /// How much of everything.
@@ -42,7 +42,7 @@ pub struct Plan {
 
 impl Plan {
     /// Over 10,000 transfers, three relays, a minute without RabbitMQ.
-    pub const FULL: Self = Self { relays: 3, transfers: 600, outage: Duration::from_secs(60) };
+    pub const FULL: Self = Self { relays: 3, transfers: 500, outage: Duration::from_secs(60) };
     /// The same faults in a fraction of the time.
     pub const QUICK: Self = Self { relays: 2, transfers: 60, outage: Duration::from_secs(3) };
 }

@@ -5,6 +5,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `programs.rs` | building what is run |
+//! | `folder.rs` | where all of it is, and its end |
 //! | `process.rs` | running it, signalling it, and its end |
 //! | `system.rs` | who is started with what, and where it is then |
 //! | `client.rs` | asking the APIs |
@@ -15,6 +16,7 @@
 pub mod chaos;
 pub mod check;
 mod client;
+mod folder;
 mod process;
 mod programs;
 mod report;

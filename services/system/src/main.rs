@@ -50,7 +50,7 @@ async fn main() -> ExitCode {
         Command::Check => until_signal(check::run(&mut report)).await,
         Command::Chaos { quick } => {
             let plan = if quick { Plan::QUICK } else { Plan::FULL };
-            until_signal(chaos::run(plan, &mut report)).await
+            until_signal(Box::pin(chaos::run(plan, &mut report))).await
         }
     };
     match done {

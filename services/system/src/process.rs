@@ -31,7 +31,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program with this environment and no other.
+    /// Starts a program with this environment and no other. Its name, which is its log's, must be new.
     pub(crate) fn start(
         name: &str,
         program: &Path,
@@ -74,7 +74,7 @@ impl Process {
         self.id
     }
 
-    /// Everything it has written so far, those of the same name before it included.
+    /// Everything it has written so far.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
@@ -108,12 +108,10 @@ impl Process {
     /// Waits until it listens; its URL.
     pub(crate) async fn url(&self) -> anyhow::Result<String> {
         let listening = async || {
-            let lines: Vec<Value> =
-                self.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-            // The one before it may have listened elsewhere.
-            let started = lines.iter().rposition(|line| line["msg"] == "starting").unwrap_or(0);
-            let line = lines[started..].iter().find(|line| line["msg"] == "listening");
-            Ok(line.and_then(|line| line["address"].as_str()).map(|it| format!("http://{it}")))
+            let log = self.log();
+            let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let line = lines.find(|line| line["msg"] == "listening");
+            Ok(line.and_then(|line| line["address"].as_str().map(|it| format!("http://{it}"))))
         };
         let url = eventually(&format!("{} to listen", self.name), listening).await;
         url.with_context(|| format!("its log ends so:\n{}", self.log_end()))

@@ -6,10 +6,9 @@ use anyhow::Context;
 use posthaste_fixtures::{Durability, Kind, Postgres, Server, fresh_database};
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
-use tempfile::TempDir;
 use tokio::{process::Command, task::spawn_blocking};
 
-use crate::{Client, Process, eventually, programs::Programs};
+use crate::{Client, Process, eventually, folder::Folder, programs::Programs};
 
 /// The exchange of each service's events.
 pub(crate) const EXCHANGE: &str = "transaction.events";
@@ -49,13 +48,14 @@ pub struct System {
     users: String,
     settlement_url: String,
     database: String,
-    /// Relays of the transfers there have been: each has a name, and a log, of its own.
+    /// Relays of the transfers there have been, and consumers: each has a name, and a log, of its own.
     relays_started: usize,
+    settlements_started: usize,
     programs: Programs,
     options: Options,
     postgres: Postgres,
     rabbitmq: Server,
-    folder: TempDir,
+    folder: Folder,
 }
 
 impl System {
@@ -65,7 +65,7 @@ impl System {
     /// # Errors
     /// When something cannot be built or started. Then nothing is left running.
     pub async fn start(options: &Options, mut say: impl FnMut(&str)) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("posthaste-system-").tempdir()?;
+        let folder = Folder::new()?;
         let path = folder.path().to_owned();
         let programs = spawn_blocking(move || Programs::take(&path)).await??;
         let (postgres, rabbitmq) = servers().await?;
@@ -83,7 +83,7 @@ impl System {
         let launch = Launch { programs: &programs, folder: folder.path(), options };
         let transactions_api = launch.api(&programs.transactions, "transactions", &database)?;
         let users_api = launch.api(&programs.users, "users", &users_database)?;
-        let settlement = launch.settlement(&database, rabbitmq.url())?;
+        let settlement = launch.settlement(0, &database, rabbitmq.url())?;
         let transactions = transactions_api.url().await?;
         let users = users_api.url().await?;
         let settlement_url = settlement.url().await?;
@@ -117,6 +117,7 @@ impl System {
             settlement_url,
             database,
             relays_started: usize::from(options.relays),
+            settlements_started: 0,
             programs,
             options: options.clone(),
             postgres,
@@ -215,7 +216,9 @@ impl System {
     /// When that is not possible.
     pub async fn replace_settlement(&mut self) -> anyhow::Result<()> {
         self.settlement.signal("KILL")?;
-        self.settlement = self.launch().settlement(&self.database, self.rabbitmq.url())?;
+        self.settlements_started += 1;
+        let number = self.settlements_started;
+        self.settlement = self.launch().settlement(number, &self.database, self.rabbitmq.url())?;
         self.settlement_url = self.settlement.url().await?;
         ready(&self.settlement, &self.settlement_url).await
     }
@@ -332,7 +335,7 @@ impl Launch<'_> {
         Process::start(name, program, &[], &environment(database)?, self.folder)
     }
 
-    fn settlement(&self, database: &str, broker: &str) -> anyhow::Result<Process> {
+    fn settlement(&self, number: usize, database: &str, broker: &str) -> anyhow::Result<Process> {
         let mut environment = environment(database)?;
         environment.push(("RABBIT_URL".to_owned(), broker.to_owned()));
         environment.push(("RABBIT_EXCHANGE".to_owned(), EXCHANGE.to_owned()));
@@ -340,7 +343,13 @@ impl Launch<'_> {
             environment.push(("OVERDRAFT".to_owned(), overdraft.to_string()));
         }
         let program = &self.programs.transactions;
-        Process::start("settlement", program, &["settle"], &environment, self.folder)
+        Process::start(
+            &format!("settlement-{number}"),
+            program,
+            &["settle"],
+            &environment,
+            self.folder,
+        )
     }
 
     /// The services have no consumer of users' events: this one shows them.

@@ -28,6 +28,9 @@ const AHEAD: usize = 4;
 const IN_FLIGHT_MIN: usize = 256;
 /// Redriven dead letters taken at a time.
 const LETTERS_MAX: u32 = 100;
+/// Longest pause between two tries to reach a broker that is away: what waits there is handled within
+/// seconds of its return.
+const RECONNECT_MAX: Duration = Duration::from_secs(5);
 /// How often ids are forgotten, and how many at a time.
 const PURGE_EVERY: Duration = Duration::from_secs(60);
 const PURGE_ROWS: u32 = 1000;
@@ -103,7 +106,7 @@ impl<DB: Database + 'static> Runner<DB> {
     ) -> Result<(), ConsumerError> {
         let settings = self.consumer.settings;
         let in_flight_max = (settings.concurrency * settings.batch * AHEAD).max(IN_FLIGHT_MIN);
-        let backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) };
+        let backoff = Backoff { initial: Duration::from_millis(500), max: RECONNECT_MAX };
         let (mut failures, mut resume) = (0, Instant::now());
         let mut random = fastrand::Rng::new();
         let mut poll = interval(settings.poll);

@@ -49,7 +49,7 @@ impl Chaos {
         self.end_relays("KILL").await?;
         let unmarked = self.ledger.settled().await? - settled;
         let _: i64 =
-            query_scalar(include_str!("../../sql/end_waiting.sql")).fetch_one(&mut *lock).await?;
+            query_scalar(include_str!("../../sql/end_relays.sql")).fetch_one(&mut *lock).await?;
         lock.rollback().await?;
         self.system.restore_relays()?;
         let more = eventually("a copy of what was not marked", async || {
@@ -74,12 +74,13 @@ impl Chaos {
             self.wait_settled(settled + 1).await?;
             let codes = self.end_relays(signal).await?;
             let (pending, _, _) = self.left().await?;
+            let settled = self.ledger.settled().await? - settled;
             self.system.restore_relays()?;
             if signal == "TERM" {
                 ensure!(codes.iter().all(|code| *code == 0), "relays ended with {codes:?}");
             }
-            seen = format!("{pending} of {transfers} were waiting");
-            if pending > 0 {
+            seen = format!("{settled} of {transfers} were settled");
+            if pending > 0 && settled < transfers {
                 break;
             }
             // It was too fast: everything was through.
@@ -104,9 +105,9 @@ impl Chaos {
     /// The database goes without a word and comes back.
     pub(super) async fn crash_postgres(&mut self) -> anyhow::Result<String> {
         let settled = self.ledger.settled().await?;
-        let (client, transfers) = (self.client.clone(), self.plan.transfers);
+        let (client, transfers) = (self.client.clone(), self.plan.transfers * BATCHES);
         let flowing = tokio::spawn(async move { flow(&client, transfers).await });
-        self.wait_settled(settled + transfers / 3).await?;
+        self.wait_settled(settled + 1).await?;
         block_in_place(|| {
             self.system.postgres().stop()?;
             self.system.postgres().start_again()
@@ -114,7 +115,7 @@ impl Chaos {
         let asked = flowing.await??;
         let repeated = asked.iter().filter(|asked| asked.requests > 1).count();
         self.ledger.asked.extend(asked);
-        Ok(format!("{repeated} had to be asked for again"))
+        Ok(format!("{repeated} of {transfers} were asked for again"))
     }
 
     /// Nobody's queue is bound to the exchange: RabbitMQ returns what it cannot route.
