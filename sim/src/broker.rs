@@ -6,8 +6,8 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use posthaste_broker_memory::{MemoryBroker, MemorySubscriber};
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, Delivery, Failure, Finding, Incoming, Outcome,
-    Subscriber, TopicPattern,
+    Broker, BrokerCapabilities, BrokerError, Delivery, Failure, Finding, Incoming, MessageId,
+    Outcome, Subscriber, TopicPattern,
 };
 use posthaste_history::Cause;
 use tokio::sync::oneshot;
@@ -197,6 +197,21 @@ impl Link {
     }
 }
 
+/// A call under way. A relay that gives up waiting for it knows nothing of its messages.
+struct Waiting<'l> {
+    link: &'l Link,
+    attempts: Vec<(MessageId, Term)>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Link { world, route, .. } = self.link;
+        for (id, term) in self.attempts.drain(..) {
+            world.route(*route, |route| route.attempts.told(id, term, &unknown()));
+        }
+    }
+}
+
 #[async_trait]
 impl Broker for Link {
     fn capabilities(&self) -> BrokerCapabilities {
@@ -207,6 +222,8 @@ impl Broker for Link {
     async fn publish(&self, messages: &[Arc<Delivery>], _: Duration) -> Vec<Outcome> {
         let terms: Vec<Term> = messages.iter().map(|delivery| self.term(delivery)).collect();
         messages.iter().for_each(|delivery| self.started(delivery));
+        let ids = messages.iter().map(|delivery| delivery.message.id);
+        let _waiting = Waiting { link: self, attempts: ids.zip(terms.iter().copied()).collect() };
         self.process.step().await;
         let (sender, answer) = oneshot::channel();
         tokio::spawn(self.clone().transmit(messages.to_vec(), sender));
