@@ -11,7 +11,7 @@ use crate::{
     gate::Gate,
     lane::{ItemId, LaneId},
     planted::{self, Planted},
-    window::Window,
+    window::{Item, Window},
 };
 
 /// Unknown outcomes, each while other messages were answered, after which a message is given up.
@@ -123,15 +123,15 @@ impl Judge<'_> {
         false
     }
 
-    /// Lets the lane send again. What comes back to a key that was blocked meanwhile waits behind it.
+    /// Lets the lane send again. What comes back to a key that was blocked meanwhile is held back, and
+    /// everything of the key behind it.
     fn reopen(&mut self, lane: LaneId, returned: Vec<ItemId>) {
-        let is_blocked = |window: &Window, id: ItemId| {
-            window.item(id).and_then(|item| item.key()).is_some_and(|key| window.is_blocked(key))
-        };
-        let (held, returned): (Vec<_>, Vec<_>) =
-            returned.into_iter().partition(|&id| is_blocked(self.window, id));
+        let (held, returned): (Vec<_>, Vec<_>) = returned.into_iter().partition(|&id| {
+            let key = self.window.item(id).and_then(Item::key);
+            key.is_some_and(|key| self.window.is_blocked(key))
+        });
         for id in held {
-            self.window.hold_back(id, self.now);
+            self.window.hold_back_with_followers(id, self.now);
         }
         self.window.lanes.answered(lane, &returned);
     }

@@ -267,8 +267,17 @@ impl Window {
         }
     }
 
+    /// An item of a blocked key that is in no lane any more, and all of its key that is.
+    pub(crate) fn hold_back_with_followers(&mut self, id: ItemId, now: Duration) {
+        let key = self.item(id).and_then(Item::key).map(str::to_owned);
+        self.hold_back(id, now);
+        if let Some(key) = key {
+            self.block(key, now);
+        }
+    }
+
     /// An item that must not be sent because one before it of its key was put aside.
-    pub(crate) fn hold_back(&mut self, id: ItemId, now: Duration) {
+    fn hold_back(&mut self, id: ItemId, now: Duration) {
         if id < PARKED_FIRST {
             self.park_behind(id, now);
         } else {

@@ -323,3 +323,35 @@ async fn a_key_goes_on_behind_a_dead_letter_once_that_is_written() {
         assert_eq!(unwritten.load(Ordering::Relaxed), 0, "{order:?}");
     }
 }
+
+/// What is on its way when a dead letter of its key is redriven, and then is not answered, still comes
+/// before what waits behind it. Found by the simulator.
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_dead_letter_is_redriven_meanwhile_keeps_its_order() {
+    for order in [CallOrder::OnePerKey, CallOrder::PerKey] {
+        let bench = Bench::new(MemoryBroker::with_call_order(order));
+        bench.enqueue(&["a"], 0..1);
+        bench.broker.set_rule(|_| Script::Refuse(rejected()));
+        let mut route = bench.route("all", 1);
+        route.retry = policy(1);
+        route.in_flight_max = 4;
+        let relay = bench.start(vec![route], Settings::default());
+        bench.until("a dead letter", |status| status.routes[0].dead == 1).await;
+        let tries = AtomicU32::new(0);
+        bench.broker.set_rule(move |delivery| match payload(&delivery.message).as_str() {
+            "a-1" if tries.fetch_add(1, Ordering::Relaxed) == 0 => Script::Hang,
+            _ => Script::Take,
+        });
+        let calls = bench.broker.calls();
+        bench.enqueue(&["a"], 1..9);
+        bench.until("the second is on its way", |_| bench.broker.calls() > calls).await;
+        assert_eq!(bench.store.redrive(&ParkedFilter::default(), "test").await.unwrap(), 1);
+        bench.until_idle().await;
+        relay.shutdown().await;
+        let mut received = bench.payloads();
+        received.retain(|payload| payload != "a-0");
+        received.dedup();
+        let expected: Vec<String> = (1..9).map(|n| format!("a-{n}")).collect();
+        assert_eq!(received, expected, "{order:?}");
+    }
+}
