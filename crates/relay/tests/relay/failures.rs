@@ -12,7 +12,7 @@ use futures::FutureExt as _;
 
 use crate::support::{Bench, payload, policy, rejected, unknown};
 use posthaste_broker_memory::{MemoryBroker, Script};
-use posthaste_core::{CallOrder, OnDead, Outcome, ParkedFilter, Store};
+use posthaste_core::{CallOrder, OnDead, Outcome, ParkedFilter, Status, Store};
 use posthaste_relay::{Error, RouteState, Settings};
 use tokio_util::sync::CancellationToken;
 
@@ -336,7 +336,8 @@ async fn a_key_whose_dead_letter_is_redriven_meanwhile_keeps_its_order() {
         route.retry = policy(1);
         route.in_flight_max = 4;
         let relay = bench.start(vec![route], Settings::default());
-        bench.until("a dead letter", |status| status.routes[0].dead == 1).await;
+        let is_dead = |status: &Status| status.routes.first().is_some_and(|route| route.dead == 1);
+        bench.until("a dead letter", is_dead).await;
         let tries = AtomicU32::new(0);
         bench.broker.set_rule(move |delivery| match payload(&delivery.message).as_str() {
             "a-1" if tries.fetch_add(1, Ordering::Relaxed) == 0 => Script::Hang,

@@ -17,7 +17,7 @@ use crate::{
 /// A batch, and what lies ahead of it.
 pub(crate) struct Read {
     pub(crate) batch: Batch,
-    /// Whether all of the log was read while the outbox holds messages that are not in it yet.
+    /// Whether all of the log was read, and there are messages that were not in it.
     pub(crate) is_behind: bool,
     /// The end of the log when it was read.
     pub(crate) log_end: Seq,
@@ -44,7 +44,7 @@ pub(crate) async fn fetch(
     let is_all = cut.is_none() && fetch.until.is_none();
     Ok(Read {
         batch: Batch { messages, end, snapshot: "".into(), more: cut.is_some() },
-        is_behind: is_all && (is_backlog || has_more_outside(connection).await?),
+        is_behind: is_all && (is_backlog || has_more(connection, end).await?),
         log_end: route.log_end,
     })
 }
@@ -77,11 +77,14 @@ impl Route {
     }
 }
 
-/// Whether the outbox holds messages that are not in the log yet.
-async fn has_more_outside(connection: &mut MySqlConnection) -> Result<bool, Fault> {
-    let exists: i64 =
-        sqlx::query_scalar(include_str!("../sql/fetch_outside.sql")).fetch_one(connection).await?;
-    Ok(exists != 0)
+/// Whether there are messages beyond this end of the log: in the outbox, or moved since the log was
+/// read.
+async fn has_more(connection: &mut MySqlConnection, end: Seq) -> Result<bool, Fault> {
+    let has_more: i64 = sqlx::query_scalar(include_str!("../sql/fetch_more.sql"))
+        .bind(end)
+        .fetch_one(connection)
+        .await?;
+    Ok(has_more != 0)
 }
 
 /// A row of the log; its payload may have been left out.
