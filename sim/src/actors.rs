@@ -143,11 +143,12 @@ async fn discard(world: &World, store: &dyn Store, view: &ParkedView) {
     let index = route_index(&view.route);
     let result = store.discard(&only(view), "person", "given up").await;
     world.trace(format_args!("person discards {}: {result:?}", short(id)));
+    let may_be_tried = world.may_have_usurped();
     world.route(index, |route| match result {
         Ok(0) => {}
-        Ok(_) => route.history.discarded(id),
+        Ok(_) if !may_be_tried => route.history.discarded(id),
         // Perhaps it is.
-        Err(_) => {
+        _ => {
             route.history.set_aside(id);
             for consumer in world.plan.consumers.iter().filter(|it| it.route == index) {
                 route.history.consumer_set_aside(consumer.name, id);

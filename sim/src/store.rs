@@ -140,6 +140,8 @@ impl Store for Wire {
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>, StoreError> {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         let route = route_index(&claim.route);
+        // A call that began in trouble may be answered too late.
+        let is_told = world.with(|state| state.is_calm);
         call!(self, "acquire", |inner, claim| {
             let grant = inner.acquire(&claim).await?;
             if let Some(grant) = &grant {
@@ -147,8 +149,7 @@ impl Store for Wire {
                 let now = world.database_now();
                 let lease = &grant.lease;
                 let wrong = world.with(|state| {
-                    let (process, is_told) = (process.id, state.is_calm);
-                    let granted = Granted { lease, process, is_told, ttl: claim.ttl };
+                    let granted = Granted { lease, process: process.id, is_told, ttl: claim.ttl };
                     state.leases.granted(&granted, now)
                 });
                 let (name, epoch) = (&process.name, lease.epoch);

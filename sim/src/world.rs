@@ -44,6 +44,8 @@ pub(crate) struct State {
     /// Added to the database's clock.
     clock_ahead: Duration,
     clock_behind: Duration,
+    /// When the database's clock was last set ahead.
+    stepped_ahead_at: Option<Duration>,
     processes: u32,
     messages: u64,
     /// What is wrong besides what the histories say.
@@ -90,6 +92,7 @@ impl World {
             store_down_until: Duration::ZERO,
             clock_ahead: Duration::ZERO,
             clock_behind: Duration::ZERO,
+            stepped_ahead_at: None,
             processes: 0,
             messages: 0,
             problems: Vec::new(),
@@ -129,8 +132,17 @@ impl World {
         let mut state = self.state();
         match fault {
             Fault::ClockBack => state.clock_behind += by,
-            _ => state.clock_ahead += by,
+            _ => {
+                state.clock_ahead += by;
+                state.stepped_ahead_at = Some(self.now());
+            }
         }
+    }
+
+    /// Whether a relay may still take a lease for its own that the database's clock has ended.
+    pub(crate) fn may_have_usurped(&self) -> bool {
+        let stepped_at = self.state().stepped_ahead_at;
+        stepped_at.is_some_and(|at| self.now() < at + self.plan.lease)
     }
 
     /// Notes what happened.
