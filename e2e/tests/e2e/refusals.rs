@@ -68,7 +68,7 @@ async fn a_server_without_free_connections_is_waited_for() {
     drop(others);
     relay.wait_log("serving shard").await;
     execute(&url, "INSERT INTO posthaste.outbox (topic, payload) VALUES ('orders', '{}')").await;
-    stage.arrivals().wait_more(1).await;
+    stage.arrivals().wait("arrival", |all| !all.is_empty()).await;
     eventually("connection", async || (stage.run(&["status"]).code == 0).then_some(())).await;
     assert_eq!(relay.stop().await, 0);
 }

@@ -42,7 +42,7 @@ async fn an_application_needs_insert_only_and_a_relay_owns_nothing() {
     let relay = stage.relay("humble");
     let insert = "INSERT INTO posthaste.outbox (topic, key, payload) VALUES ('orders', 'a', '{}')";
     execute(&roles.application, insert).await;
-    stage.arrivals().wait_more(1).await;
+    stage.arrivals().wait("arrival", |all| !all.is_empty()).await;
     stage.run(&["status"]).ok();
     stage.run(&["dead", "list"]).ok();
     assert_eq!(relay.stop().await, 0);

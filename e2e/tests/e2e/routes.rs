@@ -30,8 +30,8 @@ fn send(stage: &Stage, topic: &str) -> MessageId {
 /// delivered and cleaned away. Returns the former.
 async fn deliver_all_but_one(stage: &Stage, arrivals: &mut Arrivals) -> MessageId {
     let orphan = send(stage, "invoices");
-    send(stage, "orders");
-    arrivals.wait_more(1).await;
+    let order = send(stage, "orders");
+    arrivals.wait_for(&[order]).await;
     eventually("clean log", async || (rows(stage).await == 1).then_some(())).await;
     orphan
 }

@@ -324,7 +324,7 @@ impl Bed {
             ("DB_PASSWORD", password.unwrap_or_default()),
             ("DB_NAME", options.get_database().unwrap_or_default()),
         ]);
-        let pool = PgPool::connect_lazy(&url).expect("a URL");
+        let pool = PgPool::connect_lazy_with(options.application_name("test"));
         Self { environment, pool: Pool::Postgres(pool), _folder: folder() }
     }
 

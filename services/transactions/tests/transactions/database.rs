@@ -53,6 +53,8 @@ async fn r4_01_the_table_has_the_rules_too() {
 
 #[tokio::test]
 async fn r4_05_two_hundred_requests_share_25_connections() {
+    // One of the test's own may be on its way to its name.
+    const MOST: usize = 25 + 1;
     let api = Api::on(Bed::postgres().await).await;
     let creates = (0..200).map(|n| {
         let body = transfer("user-a", &format!("user-{n}"), 1).to_string();
@@ -61,18 +63,17 @@ async fn r4_05_two_hundred_requests_share_25_connections() {
     let watch = async {
         let mut most = 0;
         let sql = "SELECT 'row' FROM pg_stat_activity WHERE datname = current_database() \
-                   AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+                   AND application_name <> 'test' AND backend_type = 'client backend'";
         loop {
             most = most.max(api.bed.texts(sql).await.len());
-            if most > 25 || api.bed.count("transactions").await == 200 {
+            if most > MOST || api.bed.count("transactions").await == 200 {
                 return most;
             }
         }
     };
     let (answers, most) = tokio::join!(join_all(creates), watch);
     assert!(answers.into_iter().all(|answer| answer.unwrap().status == 201));
-    // The watcher's own pool has a few.
-    assert!(most <= 25 + 3, "{most}");
+    assert!(most <= MOST, "{most}");
 }
 
 /// D3-09: what is wrong with the database is not the client's to know.
