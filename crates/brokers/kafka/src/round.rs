@@ -49,7 +49,9 @@ pub(crate) async fn pipeline(
     handing.all(todo, until).await;
     let kept = handing.kept;
     let lost = wait(producer, &reports, until).await;
-    let mut kept = kept.into_iter().peekable();
+    // Backwards: reports come in order, and may still come. Whatever is found acknowledged has all
+    // before it reported by then.
+    let mut kept = kept.into_iter().rev().peekable();
     let answer = |at: usize| {
         if let Some((_, answer)) = kept.next_if(|(kept, _)| *kept == at) {
             return answer;
@@ -60,7 +62,9 @@ pub(crate) async fn pipeline(
             None => Answer::Lost(lost.clone().unwrap_or_else(timed_out)),
         }
     };
-    (0..todo.len()).map(answer).collect()
+    let mut answers: Vec<Answer> = (0..todo.len()).rev().map(answer).collect();
+    answers.reverse();
+    answers
 }
 
 struct HandOver<'a> {
