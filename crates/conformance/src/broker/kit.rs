@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{Bed, Faults, inbox::Inbox};
 
 /// Longest wait for anything that must come.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(120);
 /// The deadline of calls that should have an answer long before.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 /// How much longer than its deadline a call may take: as long as a relay waits.
