@@ -32,7 +32,7 @@ mod program;
 mod shop;
 mod stage;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use posthaste_fixtures::Proxy;
@@ -48,29 +48,13 @@ pub use program::{Ended, Running};
 pub use shop::Shop;
 pub use stage::{Stage, execute};
 
-/// Longest wait for anything.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use posthaste_fixtures::{PATIENCE, eventually};
 
 /// What applications send.
 pub const TOPIC: &str = "orders";
 
 /// Pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// Looks until something is there.
-///
-/// # Panics
-/// When it is not there in time; `what` says what was waited for.
-pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "within {PATIENCE:?} there was no {what}");
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
 
 /// Does what blocks, without keeping other tasks, proxies among them, from running.
 ///

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{process::ExitCode, sync::Arc};
 
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -16,8 +16,6 @@ use posthaste_wire::{Names, Received, Style, Wire};
 use serde_json::Value;
 use support::Receiver;
 
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_millis(5);
 const NAMES: Names = Names { style: Style::Dash, reserved: &[], reserved_prefixes: &[] };
 
 struct HttpFixture;
@@ -159,12 +157,7 @@ fn received(entry: &Value) -> Received {
 #[async_trait]
 impl Subscriber for FileSubscriber {
     async fn receive(&mut self) -> Result<Incoming, BrokerError> {
-        loop {
-            if let Some(incoming) = self.next() {
-                return Ok(incoming);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        Ok(posthaste_fixtures::look(|| self.next()).await)
     }
 
     async fn acknowledge(&mut self, _: u64) -> Result<(), BrokerError> {

@@ -11,7 +11,7 @@ use common::{
 };
 use posthaste_broker_nats::{Config, NatsBroker};
 use posthaste_core::{Broker, Delivery, Message, Outcome};
-use posthaste_fixtures::{Kind, Options, Proxy, Server, server};
+use posthaste_fixtures::{Kind, Options, Proxy, Server, eventually, server};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -316,12 +316,8 @@ async fn connections(port: u16) -> usize {
 
 /// Waits until the server has only so many of them.
 async fn until_connections(port: u16, count: usize) {
-    let few = async {
-        while connections(port).await > count {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(LONG, few).await.expect("the other connections to go");
+    let look = async || (connections(port).await <= count).then_some(());
+    eventually("end of the other connections", look).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,6 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use articles::series::Series;
@@ -27,21 +26,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Longest wait for anything: the machine may be busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
-
-/// Waits until something is so.
-pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("never happened: {what}"))
-}
+pub(crate) use posthaste_fixtures::{PATIENCE, eventually};
 
 /// A process of the program; killed on drop.
 pub(crate) struct Program {

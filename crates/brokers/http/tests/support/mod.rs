@@ -136,12 +136,7 @@ fn spawn(folder: &TempDir, port: u16, tls: Option<&(String, String)>) -> (Child,
 
 /// Waits until something is so.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let wait = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), wait).await.expect(what);
+    posthaste_fixtures::eventually(what, async || is_so().then_some(())).await;
 }
 
 /// An outcome in two words.

@@ -11,8 +11,7 @@ use posthaste_core::{
     Broker, Delivery, Incoming, Message, MessageId, Outcome, Sharing, Start, Subscriber,
     Subscription,
 };
-use posthaste_fixtures::{Kind, Options, Server};
-use tokio::time::timeout;
+use posthaste_fixtures::{Kind, Options, Server, eventually};
 
 /// For whatever should happen at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -87,15 +86,7 @@ pub(crate) async fn named(url: &str, name: &str, topics: &[&str]) -> MqttSubscri
 
 /// The next message, whatever becomes of the connection.
 pub(crate) async fn receive(subscriber: &mut MqttSubscriber) -> Incoming {
-    let next = async {
-        loop {
-            match subscriber.receive().await {
-                Ok(incoming) => return incoming,
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            }
-        }
-    };
-    timeout(PATIENCE, next).await.expect("a message arrives")
+    eventually("message", async || subscriber.receive().await.ok()).await
 }
 
 /// The host and port of a URL.
