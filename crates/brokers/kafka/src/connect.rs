@@ -158,9 +158,12 @@ impl ClientContext for Context {
     /// the batch before. It says nowhere else that it does so; and it says it here, on the queue of
     /// the reports, before it reports anything that follows.
     fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
-        // Not where it gave a message up: then it says so of the message.
+        // Not where it gave a message up: then it says so of the message. Nor where it has stopped for
+        // good: a batch that was made before is refused then, and there is no new sequence.
         let reasons = ["unknown producer id", "skipped sequence numbers"];
-        if facility == "DRAIN" && reasons.iter().any(|reason| message.contains(reason)) {
+        let is_restart = message.contains("in state Assigned")
+            && reasons.iter().any(|reason| message.contains(reason));
+        if facility == "DRAIN" && is_restart {
             self.has_restarted.store(true, Ordering::Release);
         }
         log(facility, message);

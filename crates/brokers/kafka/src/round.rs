@@ -64,7 +64,23 @@ pub(crate) async fn pipeline(
     };
     let mut answers: Vec<Answer> = (0..todo.len()).rev().map(answer).collect();
     answers.reverse();
+    doubt_what_is_behind_a_failure(part, todo, &mut answers);
     answers
+}
+
+/// A client that is stopping may still send a batch of what it was about to give up. A server that
+/// turned away the one before should refuse it, too; its word for the opposite is not taken.
+fn doubt_what_is_behind_a_failure(part: &[Part<'_>], todo: &[usize], answers: &mut [Answer]) {
+    let mut failed_keys: HashSet<&str> = HashSet::new();
+    for (&index, answer) in todo.iter().zip(answers) {
+        let Some(key) = part[index].delivery.message.key.as_deref() else { continue };
+        if *answer != Answer::Acked {
+            failed_keys.insert(key);
+        } else if failed_keys.contains(key) {
+            let failure = Failure::new("producer", "acknowledged in spite of a failure before it");
+            *answer = Answer::Lost(failure);
+        }
+    }
 }
 
 struct HandOver<'a> {

@@ -84,7 +84,7 @@ async fn one_too_large_among_good_ones_fails_alone() {
             _ if is_behind => ("unreachable", "held"),
             _ => ("acked", ""),
         };
-        assert_eq!(kind(outcome), expected, "{index}");
+        assert_eq!(kind(outcome), expected, "{index}: {outcome:?}");
     }
     let contents = contents(&client(&url), &topic).await;
     assert_eq!(of_key(&contents, "k7"), ["7", "17", "27", "37", "47"]);
@@ -104,7 +104,7 @@ async fn a_topic_that_takes_less_than_a_batch_gets_everything_that_fits() {
         let outcomes = broker.publish(&call, PATIENCE).await;
         for (index, outcome) in outcomes.iter().enumerate() {
             let expected = if index == 100 { ("rejected", "too-large") } else { ("acked", "") };
-            assert_eq!(kind(outcome), expected, "{index} of round {round}");
+            assert_eq!(kind(outcome), expected, "{index} of round {round}: {outcome:?}");
         }
     }
     let contents = contents(&client(&url), &topic).await;
@@ -163,7 +163,7 @@ async fn a_compacted_topic_refuses_only_what_has_no_key() {
     let outcomes = broker.publish(&call, DEADLINE).await;
     for (index, outcome) in outcomes.iter().enumerate() {
         let expected = if index == 10 { ("rejected", "record") } else { ("acked", "") };
-        assert_eq!(kind(outcome), expected, "{index}");
+        assert_eq!(kind(outcome), expected, "{index}: {outcome:?}");
     }
 }
 

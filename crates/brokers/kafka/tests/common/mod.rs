@@ -122,39 +122,45 @@ pub(crate) async fn contents(client: &ClientConfig, topic: &str) -> Vec<(String,
     let read = move || {
         let consumer: BaseConsumer = client.create().expect("a consumer");
         let metadata = consumer.fetch_metadata(Some(&topic), PATIENCE).expect("metadata");
-        let mut all = Vec::new();
-        let started = std::time::Instant::now();
-        for partition in metadata.topics()[0].partitions() {
-            let id = partition.id();
-            let (low, high) =
-                consumer.fetch_watermarks(&topic, id, PATIENCE).expect("the partition's ends");
-            let mut list = TopicPartitionList::new();
-            list.add_partition_offset(&topic, id, Offset::Offset(low)).expect("an offset");
-            consumer.assign(&list).expect("an assignment");
-            let (mut next, mut silence) = (low, 0);
-            while next < high {
-                assert!(started.elapsed() < PATIENCE, "{next} of {high} messages read in time");
-                // An address of the name at which nobody listens is an error on the way.
-                let Some(Ok(message)) = consumer.poll(Duration::from_secs(1)) else {
-                    silence += 1;
-                    if silence % 5 == 0 {
-                        // On a busy machine a first fetch can be lost among such errors.
-                        list.set_partition_offset(&topic, id, Offset::Offset(next))
-                            .expect("an offset");
-                        consumer.assign(&list).expect("an assignment");
-                    }
-                    continue;
-                };
-                next = message.offset() + 1;
-                let text = |bytes: Option<&[u8]>| {
-                    String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
-                };
-                all.push((text(message.key()), text(message.payload())));
-            }
-        }
-        all
+        let partitions = metadata.topics()[0].partitions().iter();
+        partitions.flat_map(|partition| of_partition(&client, &topic, partition.id())).collect()
     };
     tokio::task::spawn_blocking(read).await.expect("the topic can be read")
+}
+
+/// Everything in a partition, by a consumer of its own: what one still holds of another is not mixed in.
+fn of_partition(client: &ClientConfig, topic: &str, partition: i32) -> Vec<(String, String)> {
+    let started = std::time::Instant::now();
+    let mut found = Vec::new();
+    let mut next = None;
+    loop {
+        let consumer: BaseConsumer = client.create().expect("a consumer");
+        let ends = consumer.fetch_watermarks(topic, partition, PATIENCE);
+        let (low, high) = ends.expect("the partition's ends");
+        let next = next.get_or_insert(low);
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(*next)).expect("an offset");
+        consumer.assign(&list).expect("an assignment");
+        // An address of the name at which nobody listens is an error on the way, and a consumer that
+        // met it may wait long: after some silence another one goes on.
+        let mut silence = 0;
+        while *next < high && silence < 10 {
+            let Some(Ok(message)) = consumer.poll(Duration::from_secs(1)) else {
+                silence += 1;
+                continue;
+            };
+            assert_eq!((message.topic(), message.partition()), (topic, partition));
+            *next = message.offset() + 1;
+            let text = |bytes: Option<&[u8]>| {
+                String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
+            };
+            found.push((text(message.key()), text(message.payload())));
+        }
+        if *next >= high {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "{next} of {high} messages read in time");
+    }
 }
 
 /// What of a key is in a topic, each payload once, in the order of its first arrival.
