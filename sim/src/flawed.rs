@@ -69,7 +69,10 @@ impl Flawed {
             fetch.after = Position::at(fetch.after.seq(), &*snapshot);
         }
         if self.has(Planted::RowClaim) {
-            fetch.shard = Shard::WHOLE;
+            (fetch.shard, fetch.epoch) = (Shard::WHOLE, None);
+        }
+        if self.has(Planted::UnfencedResult) {
+            fetch.epoch = None;
         }
         Ok(fetch)
     }

@@ -40,6 +40,7 @@ async fn with_dead(payloads: &[&[u8]]) -> (Bundle, Vec<MessageId>) {
         until: None,
         rows_max: 100,
         bytes_max: 1 << 20,
+        epoch: None,
     };
     let batch = store.fetch(&fetch).await.unwrap();
     let park = batch.messages.into_iter().map(|fetched| Park {

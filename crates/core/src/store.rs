@@ -31,6 +31,8 @@ pub struct Fetch {
     pub rows_max: u32,
     /// Sum of payload bytes, at most, except that one message is always returned.
     pub bytes_max: usize,
+    /// The epoch of the holder who asks; `None` for one who only looks.
+    pub epoch: Option<i64>,
 }
 
 /// One message read from the log.
@@ -205,7 +207,8 @@ pub trait Store: Send + Sync + 'static {
     /// after later ones is returned by the first fetch that can see it, before anything later.
     ///
     /// # Errors
-    /// Kind `Refused` for a route that is not registered.
+    /// Kind `Refused` for a route that is not registered. Kind `Fenced` when the epoch is not the shard's
+    /// latest: the next holder may have parked, and retention removed, what comes before what is left.
     async fn fetch(&self, fetch: &Fetch) -> Result<Batch, StoreError>;
 
     /// Writes progress and parked messages, all or nothing, if the lease's epoch is still the latest.

@@ -73,6 +73,7 @@ impl Server {
             until: self.until.clone(),
             rows_max: u32::try_from(wanted).unwrap_or(u32::MAX),
             bytes_max: bytes,
+            epoch: Some(self.lease.epoch),
         };
         let context = self.context.clone();
         let mut call = async move {

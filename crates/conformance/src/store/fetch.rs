@@ -4,12 +4,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use posthaste_core::{
-    Fetch, Message, Position, Seq, Shard, StoreError, StoreErrorKind, TopicPattern, bucket,
+    Fetch, Lease, Message, Position, Seq, Shard, StoreError, StoreErrorKind, TopicPattern, bucket,
 };
 
 use super::{
     case::cases,
-    kit::{Kit, ROUTE, Reader, assert_kind, fetch, keyed, keyless, keyless_many, messages, texts},
+    kit::{
+        Kit, ROUTE, Reader, TTL, assert_kind, fetch, keyed, keyless, keyless_many, messages, texts,
+    },
 };
 
 cases! { "fetch";
@@ -30,6 +32,7 @@ cases! { "fetch";
         until_leaves_out_what_it_does_not_cover,
         position_survives_as_text,
         age_is_the_databases,
+        only_the_latest_holder_reads_as_one,
         unknown_route_is_refused,
     ],
 }
@@ -312,6 +315,34 @@ async fn age_is_the_databases(kit: Kit) -> Result<(), StoreError> {
     kit.bed.advance(hour).await;
     let age = kit.read_log().await?[0].age;
     assert!((hour..hour * 2).contains(&age), "{age:?} after an hour");
+    Ok(())
+}
+
+/// A relay that was taken for dead reads on. What its successor parked and retention removed is missing,
+/// so what is left must not look like what comes next.
+async fn only_the_latest_holder_reads_as_one(kit: Kit) -> Result<(), StoreError> {
+    let lost = kit.serving().await?.lease;
+    kit.commit(&[keyless(1)]).await?;
+    let as_holder = |lease: &Lease, after: &Position| Fetch {
+        after: after.clone(),
+        epoch: Some(lease.epoch),
+        ..fetch(ROUTE, Shard::WHOLE)
+    };
+    let start = Position::default();
+    let batch = kit.store.fetch(&as_holder(&lost, &start)).await?;
+    assert_eq!(batch.messages.len(), 1, "held, so read");
+    kit.bed.advance(TTL * 2).await;
+    let batch = kit.store.fetch(&as_holder(&lost, &start)).await?;
+    assert_eq!(batch.messages.len(), 1, "nobody took it over");
+    let held = kit.granted(ROUTE, Shard::WHOLE).await?.lease;
+    let end = start.passed(batch.end, &batch.snapshot);
+    for (after, what) in [(&start, "of what is there"), (&end, "of nothing")] {
+        let fetched = kit.store.fetch(&as_holder(&lost, after)).await;
+        assert_kind(fetched, StoreErrorKind::Fenced, what);
+        kit.store.fetch(&as_holder(&held, after)).await?;
+    }
+    let nobody = Fetch { epoch: None, ..as_holder(&lost, &start) };
+    assert_eq!(kit.store.fetch(&nobody).await?.messages.len(), 1, "looking needs no lease");
     Ok(())
 }
 

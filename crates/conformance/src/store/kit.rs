@@ -192,6 +192,7 @@ pub(super) fn fetch(route: &str, shard: Shard) -> Fetch {
         until: None,
         rows_max: 10_000,
         bytes_max: usize::MAX >> 1,
+        epoch: None,
     }
 }
 

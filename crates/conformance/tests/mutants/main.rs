@@ -67,6 +67,7 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
         ],
     ),
     (Flaw::SettleUnfenced, &["settle::stale_epoch_is_fenced_and_writes_nothing"]),
+    (Flaw::FetchUnfenced, &["fetch::only_the_latest_holder_reads_as_one"]),
     (Flaw::PastAtOnce, &["floor::nothing_appears_below_what_is_past"]),
     (Flaw::GrantForgetsDeadLetters, &["floor::grant_and_due_tell_the_lowest_that_may_still_come"]),
     (Flaw::LogOutlivesTopics, &["floor::other_topics_are_another_log"]),

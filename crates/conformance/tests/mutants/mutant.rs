@@ -51,6 +51,8 @@ pub(crate) enum Flaw {
     ReleaseByAnyTerm,
     /// Settles whatever the epoch.
     SettleUnfenced,
+    /// Reads for whoever asks.
+    FetchUnfenced,
     /// Takes every transaction for ended.
     PastAtOnce,
     /// Tells of what waits, not of dead letters.
@@ -224,6 +226,7 @@ fn everything(route: &str) -> Fetch {
         until: None,
         rows_max: 100_000,
         bytes_max: usize::MAX,
+        epoch: None,
     }
 }
 
@@ -341,6 +344,7 @@ impl Store for Mutant {
                 fetch.after = Position::at(fetch.after.seq(), now);
             }
             Flaw::BarrierIgnored => fetch.until = None,
+            Flaw::FetchUnfenced => fetch.epoch = None,
             Flaw::WaitsForOpenWriters => return self.fetch_up_to_a_gap(&fetch).await,
             Flaw::OrderByTransaction => return self.fetch_by_transaction(&fetch).await,
             Flaw::ShardsByLength => return self.fetch_by_length(&fetch).await,

@@ -6,6 +6,7 @@ use posthaste_core::{Batch, Fetch, Fetched, StoreError, bucket};
 
 use crate::{
     State,
+    lease::fenced,
     parked::instant,
     snapshot::{self, Coverage},
 };
@@ -14,7 +15,12 @@ impl State {
     pub(crate) fn fetch(&mut self, fetch: &Fetch, now: Duration) -> Result<Batch, StoreError> {
         let after = Coverage::of(&fetch.after)?;
         let until = fetch.until.as_ref().map(Coverage::of).transpose()?;
-        self.route(&fetch.route, "fetch")?;
+        let route = self.route(&fetch.route, "fetch")?;
+        if let Some(epoch) = fetch.epoch
+            && route.shard(fetch.shard).is_none_or(|shard| shard.epoch != epoch)
+        {
+            return Err(fenced(&fetch.route, fetch.shard, epoch, "fetch"));
+        }
         let route = &self.routes[&fetch.route];
         let rows_max = fetch.rows_max.max(1) as usize;
         let mut rows = self.log.uncovered(&after, until.as_ref(), rows_max + 1);

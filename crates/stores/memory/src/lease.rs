@@ -120,7 +120,8 @@ impl Route {
     ) -> Result<(), StoreError> {
         let shard = self.shard(lease.shard);
         let holder = shard.and_then(|shard| shard.held_under(lease));
-        let holder = holder.ok_or_else(|| fenced(lease, "renew"))?;
+        let holder =
+            holder.ok_or_else(|| fenced(&lease.route, lease.shard, lease.epoch, "renew"))?;
         holder.expires_at = holder.expires_at.max(now + ttl);
         Ok(())
     }
@@ -143,11 +144,8 @@ impl Route {
 }
 
 /// The error of a call under a lease that has ended.
-pub(crate) fn fenced(lease: &Lease, operation: &'static str) -> StoreError {
-    let message = format!(
-        "shard {} of route `{}` is no longer held under epoch {}",
-        lease.shard, lease.route, lease.epoch
-    );
+pub(crate) fn fenced(route: &str, shard: Shard, epoch: i64, operation: &'static str) -> StoreError {
+    let message = format!("shard {shard} of route `{route}` is no longer held under epoch {epoch}");
     StoreError::new(StoreErrorKind::Fenced, operation, message)
 }
 

@@ -22,7 +22,8 @@ impl State {
         let route = self.route(&lease.route, "settle")?;
         let shard = route.shard(lease.shard);
         let shard = shard.filter(|shard| shard.epoch == lease.epoch);
-        let shard = shard.ok_or_else(|| fenced(lease, "settle"))?;
+        let shard =
+            shard.ok_or_else(|| fenced(&lease.route, lease.shard, lease.epoch, "settle"))?;
         for park in &settlement.park {
             park.message.validate().map_err(|invalid| {
                 StoreError::new(StoreErrorKind::Refused, "settle", invalid.to_string())

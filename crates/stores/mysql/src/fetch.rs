@@ -34,6 +34,7 @@ pub(crate) async fn fetch(
     let after = fetch.after.seq();
     let until = fetch.until.as_ref().map_or(Seq::MAX, |until| until.seq());
     let lines = scan(connection, fetch, &route, until).await?;
+    check_epoch(connection, fetch).await?;
     let last = lines.last().map_or(after, |line| line.seq);
     let selection = select(fetch, &route.topics, lines);
     let cut = selection.cut;
@@ -75,6 +76,18 @@ impl Route {
     fn takes_all(&self) -> bool {
         self.topics.iter().any(|pattern| pattern.as_str().bytes().all(|byte| byte == b'*'))
     }
+}
+
+/// Whether what was read is what comes next: another holder may have passed, and retention removed, rows
+/// before it.
+async fn check_epoch(connection: &mut MySqlConnection, fetch: &Fetch) -> Result<(), Fault> {
+    let Some(epoch) = fetch.epoch else { return Ok(()) };
+    let latest: Option<i64> = sqlx::query_scalar(include_str!("../sql/fetch_epoch.sql"))
+        .bind(fetch.route.as_bytes())
+        .bind(fetch.shard.index)
+        .fetch_optional(connection)
+        .await?;
+    if latest == Some(epoch) { Ok(()) } else { Err(Fault::fenced()) }
 }
 
 /// Whether there are messages beyond this end of the log: in the outbox, or moved since the log was

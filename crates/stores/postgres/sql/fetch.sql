@@ -5,8 +5,9 @@
 -- $1 seqs and $2 snapshots of the position's steps; $3 its highest seq; $4 rows to look at;
 -- $5 payloads above this many bytes come back empty; $6 route.
 --
--- One row (the one with a snapshot) is the header: what this statement sees, its time, and whether
--- the route takes every topic (NULL: there is no such route). All others are messages.
+-- One row (the one with a snapshot) is the header: what this statement sees, its time, whether the
+-- route takes every topic (NULL: there is no such route), and the shard's epoch (NULL: there is no
+-- such shard). All others are messages.
 --
 -- Concurrency: takes no lock, waits for nobody; one statement, so one snapshot.
 -- Index: outbox_xid for late rows, outbox_pkey for the rest (a test asserts the plan). `seq + 0`
@@ -54,7 +55,8 @@ SELECT
     clock_timestamp() AS time,
     pg_current_snapshot()::text AS snapshot,
     (SELECT '%' = ANY (likes) FROM posthaste.route WHERE name = $6) AS takes_all,
-    NULL::int8[] AS scanned
+    NULL::int8[] AS scanned,
+    (SELECT epoch FROM posthaste.lease WHERE route = $6 AND shard = 0) AS epoch
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
@@ -62,7 +64,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
         created_at,
-        NULL, NULL, NULL
+        NULL, NULL, NULL, NULL
     FROM posthaste.outbox
     WHERE seq = ANY (ARRAY(SELECT seq FROM late))
     ORDER BY seq
@@ -74,7 +76,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
         created_at,
-        NULL, NULL, NULL
+        NULL, NULL, NULL, NULL
     FROM posthaste.outbox
     WHERE seq > $3
     ORDER BY seq

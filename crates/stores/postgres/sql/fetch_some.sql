@@ -76,7 +76,8 @@ SELECT
                 LIMIT (SELECT room FROM ahead)
             )
         ) AS o
-    ) AS scanned
+    ) AS scanned,
+    (SELECT epoch FROM posthaste.lease WHERE route = $6 AND shard = $8::int) AS epoch
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
@@ -84,7 +85,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
         created_at,
-        NULL, NULL, NULL
+        NULL, NULL, NULL, NULL
     FROM posthaste.outbox
     WHERE seq = ANY (ARRAY(SELECT seq FROM late))
         AND topic LIKE ANY ((SELECT likes FROM wanted)::text[])
@@ -101,7 +102,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
         created_at,
-        NULL, NULL, NULL
+        NULL, NULL, NULL, NULL
     FROM (
         SELECT xid, seq, id, topic, key, type, payload, headers, content_type, created_at
         FROM posthaste.outbox

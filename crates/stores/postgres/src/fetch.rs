@@ -132,10 +132,14 @@ struct Header {
 impl Header {
     fn of(row: &PgRow, fetch: &Fetch) -> Result<Self, Fault> {
         let takes_all: Option<bool> = row.try_get(MORE + 1)?;
+        let takes_all = takes_all.ok_or_else(|| Fault::unknown_route(&fetch.route))?;
+        if fetch.epoch.is_some() && fetch.epoch != row.try_get(MORE + 3)? {
+            return Err(Fault::fenced());
+        }
         Ok(Self {
             snapshot: row.try_get::<&str, _>(MORE)?.into(),
             now: row.try_get_unchecked(TIME)?,
-            takes_all: takes_all.ok_or_else(|| Fault::unknown_route(&fetch.route))?,
+            takes_all,
             scanned: row.try_get(MORE + 2)?,
         })
     }

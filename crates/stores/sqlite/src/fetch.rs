@@ -6,7 +6,7 @@
 use posthaste_core::{Batch, Fetch, Fetched, Seq, TopicPattern, bucket};
 use sqlx::{Row, SqliteConnection};
 
-use crate::{error::Fault, row};
+use crate::{error::Fault, row, settle::fenced};
 
 /// A row of the log without what is in it.
 struct Scanned {
@@ -30,6 +30,7 @@ pub(crate) async fn fetch(conn: &mut SqliteConnection, fetch: &Fetch) -> Result<
     let after = fetch.after.seq();
     let until = fetch.until.as_ref().map_or(Seq::MAX, |until| until.seq());
     let scanned = scan(conn, after, until, fetch.rows_max).await?;
+    check_epoch(conn, fetch).await?;
     let selection = select(fetch, &topics, &scanned);
     let last = scanned.last().map_or(after, |row| row.seq);
     Ok(Batch {
@@ -58,6 +59,18 @@ async fn route(
         .fetch_optional(conn)
         .await?;
     found.map(|(topics, log_end)| Ok((row::topics_from(&topics)?, log_end))).transpose()
+}
+
+/// Whether what was read is what comes next: another holder may have passed, and retention removed, rows
+/// before it.
+async fn check_epoch(conn: &mut SqliteConnection, fetch: &Fetch) -> Result<(), Fault> {
+    let Some(epoch) = fetch.epoch else { return Ok(()) };
+    let latest: Option<i64> = sqlx::query_scalar(include_str!("../sql/fetch_epoch.sql"))
+        .bind(&fetch.route)
+        .bind(fetch.shard.index)
+        .fetch_optional(conn)
+        .await?;
+    if latest == Some(epoch) { Ok(()) } else { Err(fenced(&fetch.route, fetch.shard, epoch)) }
 }
 
 /// One row more than asked for, to know whether there is more.

@@ -103,7 +103,11 @@ pub(crate) async fn renew(
         .bind(ttl.as_secs_f64())
         .execute(conn)
         .await?;
-    if renewed.rows_affected() == 1 { Ok(()) } else { Err(fenced(lease)) }
+    if renewed.rows_affected() == 1 {
+        Ok(())
+    } else {
+        Err(fenced(&lease.route, lease.shard, lease.epoch))
+    }
 }
 
 pub(crate) async fn release(conn: &mut SqliteConnection, lease: &Lease) -> Result<(), Fault> {

@@ -1,8 +1,8 @@
 //! Writing progress and parked messages, all or nothing, behind the lease's fence.
 
 use posthaste_core::{
-    Failure, Lease, Next, Park, ParkState, Position, Repark, Settled, Settlement, StoreErrorKind,
-    bucket,
+    Failure, Lease, Next, Park, ParkState, Position, Repark, Settled, Settlement, Shard,
+    StoreErrorKind, bucket,
 };
 use sqlx::SqliteConnection;
 
@@ -46,14 +46,9 @@ pub(crate) async fn settle(
 }
 
 /// The error of a holder that holds nothing any more.
-pub(crate) fn fenced(lease: &Lease) -> Fault {
-    Fault::Store(
-        StoreErrorKind::Fenced,
-        format!(
-            "shard {} of route `{}` is not held by relay {} in epoch {} any more",
-            lease.shard, lease.route, lease.relay, lease.epoch
-        ),
-    )
+pub(crate) fn fenced(route: &str, shard: Shard, epoch: i64) -> Fault {
+    let message = format!("shard {shard} of route `{route}` is not held in epoch {epoch} any more");
+    Fault::Store(StoreErrorKind::Fenced, message)
 }
 
 /// The database's time, if the lease is still the holder's.
@@ -65,7 +60,7 @@ async fn fence(conn: &mut SqliteConnection, lease: &Lease) -> Result<f64, Fault>
         .bind(lease.epoch)
         .fetch_optional(conn)
         .await?;
-    now.ok_or_else(|| fenced(lease))
+    now.ok_or_else(|| fenced(&lease.route, lease.shard, lease.epoch))
 }
 
 /// Appends to the shard's journal.

@@ -152,6 +152,7 @@ pub fn fetch_after(after: Position) -> Fetch {
         until: None,
         rows_max: 1000,
         bytes_max: 1 << 20,
+        epoch: None,
     }
 }
 

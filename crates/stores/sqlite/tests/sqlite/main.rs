@@ -37,6 +37,7 @@ async fn read_log(store: &SqliteStore) -> Batch {
         until: None,
         rows_max: 100_000,
         bytes_max: usize::MAX,
+        epoch: None,
     };
     store.fetch(&fetch).await.unwrap()
 }
