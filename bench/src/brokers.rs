@@ -13,7 +13,7 @@ use std::{
     time::{Instant, UNIX_EPOCH},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use async_trait::async_trait;
 use posthaste_core::{Broker, Delivery, Message, RouteSpec};
 use posthaste_fixtures::{Kind, Options, Server};
@@ -65,15 +65,13 @@ pub(crate) async fn run(
     rounds: usize,
     only: Option<&str>,
 ) -> Result<()> {
+    let kinds = kinds(only)?;
     let (spread_url, spread) = fill::database(server).await?;
     outbox(&spread, messages, "'customer-' || n % 10000").await?;
     let (hot_url, hot) = fill::database(server).await?;
     outbox(&hot, messages, "'hot'").await?;
     let mut rows = Vec::new();
-    for kind in [Kind::RabbitMq, Kind::Kafka, Kind::Nats, Kind::Redis, Kind::Mosquitto] {
-        if only.is_some_and(|only| !kind.name().eq_ignore_ascii_case(only)) {
-            continue;
-        }
+    for kind in kinds {
         let server =
             tokio::task::spawn_blocking(move || Server::private(kind, &Options::default()))
                 .await?
@@ -92,6 +90,16 @@ pub(crate) async fn run(
         &rows,
     );
     Ok(())
+}
+
+fn kinds(only: Option<&str>) -> Result<Vec<Kind>> {
+    let all = [Kind::RabbitMq, Kind::Kafka, Kind::Nats, Kind::Redis, Kind::Mosquitto];
+    let Some(only) = only else { return Ok(all.to_vec()) };
+    let Some(kind) = all.iter().find(|kind| kind.name().eq_ignore_ascii_case(only)) else {
+        let names = all.map(Kind::name).join(", ");
+        bail!("--only {only}: no such broker; there are {names}");
+    };
+    Ok(vec![*kind])
 }
 
 async fn subjects(kind: Kind, server: &Server) -> Result<Vec<Box<dyn Subject>>> {
