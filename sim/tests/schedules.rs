@@ -45,6 +45,24 @@ fn promises_hold_in_the_fourth_schedules() {
     promises_hold(3);
 }
 
+/// Seeds that have found something: a redriven dead letter overtaken by a later message; a reader that had
+/// been replaced and went on; a dead letter back after it was discarded and removed; and discards that the
+/// simulator judged too strictly.
+#[test]
+fn what_was_found_once_stays_mended() {
+    silence_planted_panics();
+    for seed in [
+        186_196_400_189_719,
+        207_271_396_287_164,
+        215_685_933_204_538,
+        55_555_914_783_418,
+        161_979_502_440_234,
+    ] {
+        let problems = Schedule::new(seed).run().problems;
+        assert!(problems.is_empty(), "seed {seed}: {problems:#?}");
+    }
+}
+
 /// Also on another thread, where maps are seeded otherwise.
 #[test]
 fn the_same_seed_gives_the_same_trace() {

@@ -212,6 +212,8 @@ pub trait Store: Send + Sync + 'static {
     async fn fetch(&self, fetch: &Fetch) -> Result<Batch, StoreError>;
 
     /// Writes progress and parked messages, all or nothing, if the lease's epoch is still the latest.
+    /// May be repeated when its answer was lost: a settlement whose position is the shard's latest has
+    /// been written, and parks nothing again, for what it parked may have been discarded and removed.
     ///
     /// # Errors
     /// Kind `Fenced` when it is not; then nothing was written.

@@ -27,6 +27,7 @@ cases! { "purge";
         parked_copies_survive,
         dead_letters_stay,
         discarded_letters_go_after_their_time,
+        what_was_discarded_and_removed_does_not_come_back,
     ],
     ConcurrentWriters: [
         late_commit_below_a_position_stays,
@@ -258,6 +259,40 @@ async fn discarded_letters_go_after_their_time(kit: Kit) -> Result<(), StoreErro
     kit.bed.advance(HOUR * 25).await;
     assert_eq!(purge(&kit, day, 100).await?.discarded, 1);
     assert!(kit.store.dead(&this, 10).await?.is_empty());
+    Ok(())
+}
+
+/// A settlement whose answer was lost is repeated, however late.
+async fn what_was_discarded_and_removed_does_not_come_back(kit: Kit) -> Result<(), StoreError> {
+    let lease = kit.serving().await?.lease;
+    let message = keyed("k", 1);
+    kit.commit(std::slice::from_ref(&message)).await?;
+    let mut reader = Reader::paging(&kit, 100);
+    reader.page().await?;
+    let settlement = Settlement {
+        position: Some(reader.position().clone()),
+        park: vec![park(1, &message, refused(5, Next::Dead))],
+        ..Settlement::default()
+    };
+    kit.store.settle(&lease, &settlement).await?;
+    let this = ParkedFilter { ids: vec![message.id], ..ParkedFilter::default() };
+    assert_eq!(kit.store.discard(&this, "ada", "test").await?, 1);
+    kit.bed.advance(HOUR).await;
+    assert_eq!(purge(&kit, NONE, 100).await?.discarded, 1);
+    let settled = kit.store.settle(&lease, &settlement).await?;
+    assert_eq!(settled.unblocked, ["k"], "nothing holds it");
+    assert!(kit.store.dead(&this, 10).await?.is_empty(), "back from the dead");
+    let next = keyed("k", 2);
+    kit.commit(std::slice::from_ref(&next)).await?;
+    reader.page().await?;
+    let settlement = Settlement {
+        position: Some(reader.position().clone()),
+        park: vec![park(2, &next, refused(5, Next::Dead))],
+        ..Settlement::default()
+    };
+    kit.store.settle(&lease, &settlement).await?;
+    let next = ParkedFilter { ids: vec![next.id], ..ParkedFilter::default() };
+    assert_eq!(kit.store.dead(&next, 10).await?.len(), 1, "another settlement parks");
     Ok(())
 }
 

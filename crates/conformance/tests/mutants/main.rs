@@ -71,7 +71,13 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
     (Flaw::PastAtOnce, &["floor::nothing_appears_below_what_is_past"]),
     (Flaw::GrantForgetsDeadLetters, &["floor::grant_and_due_tell_the_lowest_that_may_still_come"]),
     (Flaw::LogOutlivesTopics, &["floor::other_topics_are_another_log"]),
-    (Flaw::SettleInTwoSteps, &["settle::failed_settlement_writes_nothing"]),
+    (
+        Flaw::SettleInTwoSteps,
+        &[
+            "settle::failed_settlement_writes_nothing",
+            "purge::what_was_discarded_and_removed_does_not_come_back",
+        ],
+    ),
     (Flaw::FollowerOvertakes, &["parked::followers_wait_behind_the_head_in_order"]),
     (Flaw::DeadLetterNeverBlocks, &["parked::blocking_dead_letter_holds_its_key"]),
     (Flaw::RedriveMakesANewId, &["dead::redrive_keeps_the_id_and_starts_over"]),

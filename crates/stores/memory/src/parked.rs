@@ -120,14 +120,23 @@ impl Row {
 }
 
 impl Parking {
-    /// Writes a settlement's part; returns the keys it touched that nothing holds any more.
-    pub(crate) fn settle(&mut self, settlement: &Settlement, now: Duration) -> Vec<String> {
+    /// Writes a settlement's part, of which nothing is parked again if it is repeated; returns the keys
+    /// it touched that nothing holds any more.
+    pub(crate) fn settle(
+        &mut self,
+        settlement: &Settlement,
+        is_repeated: bool,
+        now: Duration,
+    ) -> Vec<String> {
         let mut touched = BTreeSet::new();
         for park in &settlement.park {
             let seq = park.report.seq;
-            let row = self.rows.entry(seq).or_insert_with(|| Row::new(park, now));
+            let row = Row::new(park, now);
             touched.insert(row.lane(seq));
-            self.file(seq);
+            if !is_repeated {
+                self.rows.entry(seq).or_insert(row);
+                self.file(seq);
+            }
         }
         for report in &settlement.repark {
             let Some(row) = self.rows.get_mut(&report.seq) else {

@@ -31,6 +31,7 @@ impl State {
         }
         let coverage = settlement.position.as_ref().map(Coverage::of).transpose()?;
 
+        let is_repeated = settlement.position == Some(shard.position());
         if let Some(position) = &settlement.position {
             shard.progress.push(Progress { at: now, position: position.clone() });
         }
@@ -40,7 +41,7 @@ impl State {
             let is_within = coverage.is_within(*seq, barrier);
             route.keep_barrier_ahead(is_within, coverage.seq(), &view);
         }
-        let unblocked = route.parked.settle(settlement, now);
+        let unblocked = route.parked.settle(settlement, is_repeated, now);
         Ok(Settled { unblocked, horizon: snapshot::horizon(&view) })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Claim, Grant, Lease, Position};
+use posthaste_core::{Claim, Grant, Lease, Position, Shard};
 use sqlx::{MySqlConnection, Row};
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ pub(crate) async fn acquire(
     let Some(epoch) = take(connection, claim).await? else {
         return Ok(None);
     };
-    let position = last_position(connection, claim).await?;
+    let position = last_position(connection, &claim.route, claim.shard).await?;
     let until = match &split.barrier {
         // A holder from before the resize knew of no stop and may have read past it; then the stop
         // moves to the present end of the log, where no shard has been yet, rather than sending
@@ -97,10 +97,15 @@ async fn take(connection: &mut MySqlConnection, claim: &Claim) -> Result<Option<
     Ok(Some(epoch))
 }
 
-async fn last_position(connection: &mut MySqlConnection, claim: &Claim) -> Result<Position, Fault> {
+/// How far a shard has got, as far as it was written down.
+pub(crate) async fn last_position(
+    connection: &mut MySqlConnection,
+    route: &str,
+    shard: Shard,
+) -> Result<Position, Fault> {
     let row = sqlx::query(include_str!("../sql/acquire_position.sql"))
-        .bind(claim.route.as_bytes())
-        .bind(claim.shard.index)
+        .bind(route.as_bytes())
+        .bind(shard.index)
         .fetch_optional(connection)
         .await?;
     let text = row.map(|row| row::text(&row, 0)).transpose()?;

@@ -7,6 +7,7 @@ use sqlx::MySqlConnection;
 
 use crate::{
     error::Fault,
+    lease::last_position,
     parked,
     row::{self, hex_array, json_array, micros},
 };
@@ -32,6 +33,19 @@ pub(crate) async fn advance(
     Ok(())
 }
 
+/// Whether it was written before. Only asked where that matters.
+async fn is_repeated(
+    connection: &mut MySqlConnection,
+    lease: &Lease,
+    settlement: &Settlement,
+) -> Result<bool, Fault> {
+    let Some(position) = settlement.position.as_ref().filter(|_| !settlement.park.is_empty())
+    else {
+        return Ok(false);
+    };
+    Ok(last_position(connection, &lease.route, lease.shard).await? == *position)
+}
+
 /// The settle port, in a transaction.
 pub(crate) async fn settle(
     connection: &mut MySqlConnection,
@@ -39,12 +53,13 @@ pub(crate) async fn settle(
     settlement: &Settlement,
 ) -> Result<Settled, Fault> {
     fence(connection, lease).await?;
+    let is_repeated = is_repeated(connection, lease, settlement).await?;
     if let Some(position) = &settlement.position {
         advance(connection, lease, position).await?;
     }
     // Before rows go: a delivered one takes its key with it.
     let keys = touched_keys(connection, lease, settlement).await?;
-    for park in &settlement.park {
+    for park in settlement.park.iter().filter(|_| !is_repeated) {
         self::park(connection, &lease.route, park).await?;
     }
     for report in &settlement.repark {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Claim, Grant, Lease, Position};
+use posthaste_core::{Claim, Grant, Lease, Position, Shard};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ pub(crate) async fn acquire(
     let Some(epoch) = take(connection, &claim).await? else {
         return Ok(None);
     };
-    let position = last_position(connection, &claim).await?;
+    let position = last_position(connection, &claim.route, claim.shard).await?;
     let until = barrier(connection, &claim.route, &split, &position).await?;
     let blocked = scalar(include_str!("../sql/blocked_keys.sql"))
         .bind(&claim.route)
@@ -69,10 +69,15 @@ async fn take(connection: &mut PgConnection, claim: &Claim) -> Result<Option<i64
         .await?)
 }
 
-async fn last_position(connection: &mut PgConnection, claim: &Claim) -> Result<Position, Fault> {
+/// How far a shard has got, as far as it was written down.
+pub(crate) async fn last_position(
+    connection: &mut PgConnection,
+    route: &str,
+    shard: Shard,
+) -> Result<Position, Fault> {
     let text: Option<String> = scalar(include_str!("../sql/read_progress.sql"))
-        .bind(&claim.route)
-        .bind(i32::from(claim.shard.index))
+        .bind(route)
+        .bind(i32::from(shard.index))
         .fetch_optional(connection)
         .await?;
     position(&text.unwrap_or_default())

@@ -11,6 +11,7 @@ use sqlx::PgConnection;
 use crate::{
     enqueue::Columns,
     error::Fault,
+    lease::last_position,
     row::seconds,
     transaction::{query, scalar},
 };
@@ -21,6 +22,7 @@ pub(crate) async fn settle(
     lease: Lease,
     settlement: Settlement,
 ) -> Result<Settled, Fault> {
+    let is_repeated = is_repeated(connection, &lease, &settlement).await?;
     let horizon = match &settlement.position {
         Some(position) => advance(connection, &lease, position).await?,
         None => fence(connection, &lease).await?,
@@ -34,7 +36,9 @@ pub(crate) async fn settle(
         keys.extend(repark(connection, route, &settlement.repark).await?);
     }
     if !settlement.park.is_empty() {
-        park(connection, route, &settlement.park).await?;
+        if !is_repeated {
+            park(connection, route, &settlement.park).await?;
+        }
         keys.extend(settlement.park.iter().filter_map(|park| park.message.key.clone()));
     }
     let keys: Vec<String> = keys.into_iter().collect();
@@ -53,6 +57,19 @@ pub(crate) async fn settle(
             .await?,
         horizon,
     })
+}
+
+/// Whether it was written before. Only asked where that matters.
+async fn is_repeated(
+    connection: &mut PgConnection,
+    lease: &Lease,
+    settlement: &Settlement,
+) -> Result<bool, Fault> {
+    let Some(position) = settlement.position.as_ref().filter(|_| !settlement.park.is_empty())
+    else {
+        return Ok(false);
+    };
+    Ok(last_position(connection, &lease.route, lease.shard).await? == *position)
 }
 
 /// The id of this transaction: whoever drew a seq before the settlement began has a lower one.

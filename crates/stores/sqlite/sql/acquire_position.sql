@@ -1,5 +1,5 @@
 -- acquire_position: how far a shard has read.
--- Concurrency: in the transaction that takes the lease. Index: primary key (its last entry).
+-- Concurrency: in the transaction that takes the lease, or its holder's. Index: primary key (its last entry).
 SELECT position
 FROM posthaste_progress
 WHERE route = ?1 AND shard = ?2

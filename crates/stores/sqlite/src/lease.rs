@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Claim, Grant, Lease, Position, RelayBeat};
+use posthaste_core::{Claim, Grant, Lease, Position, RelayBeat, Shard};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
@@ -16,6 +16,20 @@ type Look = (u16, Option<String>, bool);
 pub(crate) async fn is_free(conn: &mut SqliteConnection, claim: &Claim) -> Result<bool, Fault> {
     let (shards, _, is_free) = look(conn, claim).await?;
     Ok(shards == claim.shard.of && is_free)
+}
+
+/// How far a shard has got, as far as it was written down.
+pub(crate) async fn last_position(
+    conn: &mut SqliteConnection,
+    route: &str,
+    shard: Shard,
+) -> Result<Position, Fault> {
+    let position: Option<String> = sqlx::query_scalar(include_str!("../sql/acquire_position.sql"))
+        .bind(route)
+        .bind(shard.index)
+        .fetch_optional(conn)
+        .await?;
+    parse_position(position.as_deref().unwrap_or_default())
 }
 
 /// In a transaction that holds the write lock.
@@ -34,12 +48,7 @@ pub(crate) async fn acquire(
         .bind(claim.ttl.as_secs_f64())
         .fetch_one(&mut *conn)
         .await?;
-    let position: Option<String> = sqlx::query_scalar(include_str!("../sql/acquire_position.sql"))
-        .bind(&claim.route)
-        .bind(claim.shard.index)
-        .fetch_optional(&mut *conn)
-        .await?;
-    let position = parse_position(position.as_deref().unwrap_or_default())?;
+    let position = last_position(conn, &claim.route, claim.shard).await?;
     let mut until = barrier.as_deref().map(parse_position).transpose()?;
     if until.as_ref().is_some_and(|until| position.seq() > until.seq()) {
         // Its last holder had the lease from before the resize, knew of no stop and read past it.

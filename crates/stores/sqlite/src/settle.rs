@@ -6,7 +6,7 @@ use posthaste_core::{
 };
 use sqlx::SqliteConnection;
 
-use crate::{error::Fault, parked, row};
+use crate::{error::Fault, lease::last_position, parked, row};
 
 /// In a transaction that holds the write lock.
 pub(crate) async fn settle(
@@ -15,12 +15,13 @@ pub(crate) async fn settle(
     settlement: &Settlement,
 ) -> Result<Settled, Fault> {
     let now = fence(conn, lease).await?;
+    let is_repeated = is_repeated(conn, lease, settlement).await?;
     if let Some(position) = &settlement.position {
         progress(conn, lease, position, now).await?;
     }
     // Before rows go: a delivered one takes its key with it.
     let keys = touched_keys(conn, lease, settlement).await?;
-    for park in &settlement.park {
+    for park in settlement.park.iter().filter(|_| !is_repeated) {
         self::park(conn, &lease.route, park, now).await?;
     }
     for report in &settlement.repark {
@@ -43,6 +44,19 @@ pub(crate) async fn settle(
         .fetch_all(conn)
         .await?;
     Ok(Settled { unblocked, ..Settled::default() })
+}
+
+/// Whether it was written before. Only asked where that matters.
+async fn is_repeated(
+    conn: &mut SqliteConnection,
+    lease: &Lease,
+    settlement: &Settlement,
+) -> Result<bool, Fault> {
+    let Some(position) = settlement.position.as_ref().filter(|_| !settlement.park.is_empty())
+    else {
+        return Ok(false);
+    };
+    Ok(last_position(conn, &lease.route, lease.shard).await? == *position)
 }
 
 /// The error of a holder that holds nothing any more.
