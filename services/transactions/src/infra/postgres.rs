@@ -1,8 +1,10 @@
 //! The ledger on PostgreSQL.
 
+use std::collections::{BTreeSet, HashMap};
+
 use async_trait::async_trait;
 use posthaste::postgres::Outbox;
-use sqlx::{PgConnection, PgPool, Row, query, query_scalar};
+use sqlx::{PgConnection, PgPool, Row, query, query_as, query_scalar};
 use uuid::Uuid;
 
 use super::{created, number, status, unreadable};
@@ -81,8 +83,8 @@ impl Ledger for PostgresLedger {
         found.map_or(Ok(0), |text| number(&text))
     }
 
-    async fn begin(&self, id: Uuid) -> Result<(), LedgerError> {
-        query(include_str!("../../sql/postgres/begin.sql")).bind(id).execute(&self.pool).await?;
+    async fn begin(&self, ids: &[Uuid]) -> Result<(), LedgerError> {
+        query(include_str!("../../sql/postgres/begin.sql")).bind(ids).execute(&self.pool).await?;
         Ok(())
     }
 
@@ -92,51 +94,90 @@ impl Ledger for PostgresLedger {
     }
 }
 
-/// [`Settles::settle`](super::Settles::settle).
-pub(super) async fn settle(
-    connection: &mut PgConnection,
-    id: Uuid,
-    overdraft: Overdraft,
-) -> Result<Option<Status>, LedgerError> {
-    let row = query(include_str!("../../sql/postgres/lock_transfer.sql"))
-        .bind(id)
-        .fetch_optional(&mut *connection)
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    let before = status(row.try_get(0)?)?;
-    if before.is_final() {
-        return Ok(Some(before));
-    }
-    let (from, to): (&str, &str) = (row.try_get(2)?, row.try_get(3)?);
-    let mut sender = 0;
-    for user in [from.min(to), from.max(to)] {
-        let balance = open_balance(connection, user).await?;
-        if user == from {
-            sender = balance;
-        }
-    }
-    let settlement = Settlement::decide(row.try_get(1)?, sender, overdraft);
-    if settlement.moved != 0 {
-        for (user, sum) in [(from, -settlement.moved), (to, settlement.moved)] {
-            query(include_str!("../../sql/postgres/move_balance.sql"))
-                .bind(user)
-                .bind(sum.to_string())
-                .execute(&mut *connection)
-                .await?;
-        }
-    }
-    query(include_str!("../../sql/postgres/settle.sql"))
-        .bind(id)
-        .bind(settlement.status.as_str())
-        .execute(connection)
-        .await?;
-    Ok(Some(settlement.status))
+/// A transfer that is locked.
+struct Locked {
+    status: Status,
+    amount: i64,
+    from: String,
+    to: String,
 }
 
-async fn open_balance(connection: &mut PgConnection, user: &str) -> Result<i128, LedgerError> {
-    let text: String = query_scalar(include_str!("../../sql/postgres/open_balance.sql"))
-        .bind(user)
-        .fetch_one(connection)
+/// [`Settles::settle`](super::Settles::settle): three statements, however many transfers there are. Nobody
+/// else can change what is read here until the commit.
+pub(super) async fn settle(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+    overdraft: Overdraft,
+) -> Result<Vec<Option<Status>>, LedgerError> {
+    let mut transfers = lock_transfers(connection, ids).await?;
+    let open = transfers.values().filter(|transfer| !transfer.status.is_final());
+    let users: BTreeSet<&str> = open.flat_map(|it| [&*it.from, &*it.to]).collect();
+    let mut balances = open_balances(connection, &users.into_iter().collect::<Vec<_>>()).await?;
+    let mut settled = Vec::new();
+    for id in ids {
+        let Some(transfer) = transfers.get_mut(id).filter(|it| !it.status.is_final()) else {
+            continue;
+        };
+        let balance = |user: &str| balances.get(user).copied().ok_or_else(|| unreadable("user"));
+        let (sender, receiver) = (balance(&transfer.from)?, balance(&transfer.to)?);
+        let Settlement { status, moved } = Settlement::decide(transfer.amount, sender, overdraft);
+        balances.insert(transfer.from.clone(), sender - moved);
+        balances.insert(transfer.to.clone(), receiver + moved);
+        transfer.status = status;
+        settled.push((*id, status));
+    }
+    if !settled.is_empty() {
+        write(connection, &settled, &balances).await?;
+    }
+    Ok(ids.iter().map(|id| transfers.get(id).map(|transfer| transfer.status)).collect())
+}
+
+async fn lock_transfers(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, Locked>, LedgerError> {
+    let rows = query(include_str!("../../sql/postgres/lock_transfers.sql"))
+        .bind(ids)
+        .fetch_all(connection)
         .await?;
-    number(&text)
+    let locked = rows.iter().map(|row| {
+        let status = status(row.try_get(1)?)?;
+        let (amount, from, to) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+        Ok((row.try_get(0)?, Locked { status, amount, from, to }))
+    });
+    locked.collect()
+}
+
+async fn open_balances(
+    connection: &mut PgConnection,
+    users: &[&str],
+) -> Result<HashMap<String, i128>, LedgerError> {
+    if users.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows: Vec<(String, String)> =
+        query_as(include_str!("../../sql/postgres/open_balances.sql"))
+            .bind(users)
+            .fetch_all(connection)
+            .await?;
+    rows.into_iter().map(|(user, text)| Ok((user, number(&text)?))).collect()
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    settled: &[(Uuid, Status)],
+    balances: &HashMap<String, i128>,
+) -> Result<(), LedgerError> {
+    let (ids, statuses): (Vec<_>, Vec<_>) =
+        settled.iter().map(|(id, status)| (*id, status.as_str())).unzip();
+    let (users, sums): (Vec<_>, Vec<_>) =
+        balances.iter().map(|(user, sum)| (&**user, sum.to_string())).unzip();
+    query(include_str!("../../sql/postgres/settle.sql"))
+        .bind(ids)
+        .bind(statuses)
+        .bind(users)
+        .bind(sums)
+        .execute(connection)
+        .await?;
+    Ok(())
 }
