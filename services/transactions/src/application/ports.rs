@@ -7,7 +7,7 @@ use super::{Fingerprint, IdempotencyKey};
 use crate::domain::{Status, Transfer, UserId};
 
 /// Why the ledger could not do it. The texts are for logs: no SQL, no secret, no value.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum LedgerError {
     /// It may work later.
     #[error("{0}")]

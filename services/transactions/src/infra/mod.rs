@@ -2,6 +2,7 @@
 
 mod postgres;
 mod sqlite;
+mod together;
 
 use std::sync::Arc;
 
