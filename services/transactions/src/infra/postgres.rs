@@ -249,13 +249,14 @@ async fn write(
     settled: &[(Uuid, Status)],
     balances: &HashMap<String, i128>,
 ) -> Result<(), LedgerError> {
-    let (ids, statuses): (Vec<_>, Vec<_>) =
-        settled.iter().map(|(id, status)| (*id, status.as_str())).unzip();
+    let ids: Vec<Uuid> = settled.iter().map(|(id, _)| *id).collect();
+    let failed = settled.iter().filter(|(_, status)| *status == Status::Failed);
+    let failed: Vec<Uuid> = failed.map(|(id, _)| *id).collect();
     let (users, sums): (Vec<_>, Vec<_>) =
         balances.iter().map(|(user, sum)| (&**user, sum.to_string())).unzip();
     query(include_str!("../../sql/postgres/settle.sql"))
         .bind(ids)
-        .bind(statuses)
+        .bind(failed)
         .bind(users)
         .bind(sums)
         .execute(connection)

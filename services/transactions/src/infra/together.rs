@@ -4,15 +4,12 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::application::LedgerError;
 
 /// Most calls in a statement.
 const TOGETHER_MAX: usize = 100;
-
-/// Statements of a kind at once: while one waits for the disk, another can be made.
-const AT_ONCE: usize = 2;
 
 /// Most calls that wait for their turn; more wait for a place.
 const WAITING_MAX: usize = 1000;
@@ -44,18 +41,16 @@ impl<K: Kind> Together<K> {
     /// A meeting place. It needs a runtime.
     pub(super) fn new(kind: K) -> Self {
         let (calls, mut called) = mpsc::channel(WAITING_MAX);
-        let (kind, turns) = (Arc::new(kind), Arc::new(Semaphore::new(AT_ONCE)));
+        let kind = Arc::new(kind);
         tokio::spawn(async move {
-            while let Ok(turn) = Arc::clone(&turns).acquire_owned().await {
+            loop {
                 let mut together = Vec::new();
                 if called.recv_many(&mut together, TOGETHER_MAX).await == 0 {
                     return;
                 }
                 let kind = Arc::clone(&kind);
-                tokio::spawn(async move {
-                    answer(&*kind, together).await;
-                    drop(turn);
-                });
+                // In a task of its own: a panic is then the end of these calls alone.
+                let _ = tokio::spawn(async move { answer(&*kind, together).await }).await;
             }
         });
         Self { calls }
@@ -101,7 +96,10 @@ async fn answer<K: Kind>(kind: &K, together: Vec<Call<K>>) {
 mod tests {
     use std::sync::Mutex;
 
-    use tokio::task::{JoinHandle, yield_now};
+    use tokio::{
+        sync::Semaphore,
+        task::{JoinHandle, yield_now},
+    };
 
     use super::*;
 
@@ -140,7 +138,7 @@ mod tests {
         }
     }
 
-    /// What is answered to asks that come while every turn is taken, and the statements made for them.
+    /// What is answered to asks that come during another statement, and the statements made for them.
     async fn meet(asks: &[u32]) -> (Vec<Result<u32, LedgerError>>, Vec<Vec<u32>>) {
         let doubles = Doubles::new(0);
         let together = Arc::new(Together::new(Arc::clone(&doubles)));
@@ -148,11 +146,9 @@ mod tests {
             let together = Arc::clone(&together);
             tokio::spawn(async move { together.ask(ask).await })
         };
-        for n in 1..=AT_ONCE {
-            drop(ask(0));
-            while doubles.statements.lock().unwrap().len() < n {
-                yield_now().await;
-            }
+        drop(ask(0));
+        while doubles.statements.lock().unwrap().is_empty() {
+            yield_now().await;
         }
         let asked: Vec<_> = asks.iter().map(|n| ask(*n)).collect();
         while together.calls.capacity() > WAITING_MAX - asks.len() {
@@ -163,7 +159,7 @@ mod tests {
         for told in asked {
             answers.push(told.await.unwrap());
         }
-        let statements = doubles.statements.lock().unwrap().split_off(AT_ONCE);
+        let statements = doubles.statements.lock().unwrap().split_off(1);
         (answers, statements)
     }
 
@@ -194,9 +190,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_ends_its_own_calls_and_no_others() {
         let together = Together::new(Doubles::new(1));
-        for _ in 0..=AT_ONCE {
-            assert!(matches!(together.ask(BUG).await, Err(LedgerError::Internal(_))));
-        }
+        assert!(matches!(together.ask(BUG).await, Err(LedgerError::Internal(_))));
         assert_eq!(together.ask(21).await.unwrap(), 42);
     }
 }
