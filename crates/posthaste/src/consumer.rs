@@ -174,11 +174,30 @@ impl<DB: Database + 'static> ConsumerBuilder<DB> {
             + Sync
             + 'static,
     {
-        let handler: Handler<DB> = Box::new(handler);
+        self.add(event_type, Handler::One(Box::new(handler)));
+        self
+    }
+
+    /// Handles messages of this event type together: in one call as many of a transaction
+    /// ([`batch`](Self::batch)) as follow each other, in their order. So a handler can do with one
+    /// statement what [`on`](Self::on) does with one for each message. Its error is that of all of them:
+    /// they are handled again one by one.
+    #[must_use]
+    pub fn on_all<F>(mut self, event_type: &str, handler: F) -> Self
+    where
+        F: for<'c> Fn(&'c mut DB::Connection, &'c [&'c crate::Incoming]) -> HandlerFuture<'c>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.add(event_type, Handler::All(Box::new(handler)));
+        self
+    }
+
+    fn add(&mut self, event_type: &str, handler: Handler<DB>) {
         if self.handlers.by_type.insert(event_type.to_owned(), handler).is_some() {
             self.problems.push(Invalid::new("event type", event_type, "must be given once"));
         }
-        self
     }
 
     /// Handles messages of any other type. Without it they become dead letters.
@@ -190,7 +209,7 @@ impl<DB: Database + 'static> ConsumerBuilder<DB> {
             + Sync
             + 'static,
     {
-        self.handlers.otherwise = Some(Box::new(handler));
+        self.handlers.otherwise = Some(Handler::One(Box::new(handler)));
         self
     }
 

@@ -4,7 +4,7 @@ mod desk;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
     time::Duration,
@@ -110,6 +110,53 @@ async fn r8_01_copies_take_effect_once_and_all_are_acknowledged() {
             assert!(order.is_sorted(), "order of a key: {order:?}");
         }
     }
+}
+
+/// Messages of a type that follow each other are one call; where one of them fails, each is tried alone.
+#[tokio::test]
+async fn messages_of_a_transaction_can_be_handled_together() {
+    let bed = Bed::new().await;
+    let is_open = Arc::new(AtomicBool::new(false));
+    let (desk, opened) = (bed.desk.clone(), Arc::clone(&is_open));
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&calls);
+    let consumer = bed.builder(Inbox::new("c")).concurrency(1).batch(10);
+    let consumer = consumer
+        .on("Gate", move |_, _| {
+            let (desk, opened) = (desk.clone(), Arc::clone(&opened));
+            Box::pin(async move {
+                opened.store(true, SeqCst);
+                // All of the others are there when this ends.
+                while desk.given() < 8 {
+                    tokio::task::yield_now().await;
+                }
+                Ok(())
+            })
+        })
+        .on("Other", |tx, incoming| Box::pin(add(tx, incoming)))
+        .on_all("Add", move |tx, incoming| {
+            log.lock().unwrap().push(incoming.iter().map(|it| number(it)).collect::<Vec<_>>());
+            Box::pin(async move {
+                for it in incoming {
+                    add(tx, it).await?;
+                }
+                let is_poison = incoming.iter().any(|it| number(it) == 6);
+                if is_poison { Err(HandlerError::dead_letter("6")) } else { Ok(()) }
+            })
+        });
+    let running = consumer.build().unwrap().spawn();
+    bed.desk.put(message("Gate", "k", 0));
+    while !is_open.load(SeqCst) {
+        tokio::task::yield_now().await;
+    }
+    let kind = |n| if n == 4 { "Other" } else { "Add" };
+    bed.desk.put_all((1..=7).map(|n| message(kind(n), "k", n)));
+    bed.wait_for(8).await;
+    running.shutdown().await.unwrap();
+    let expected: [&[i64]; 8] = [&[1, 2, 3], &[5, 6, 7], &[1], &[2], &[3], &[5], &[6], &[7]];
+    assert_eq!(*calls.lock().unwrap(), expected);
+    assert_eq!(bed.effects().await, ["k=1", "k=2", "k=3", "k=4", "k=5", "k=7"]);
+    assert_eq!(bed.letters().inbox_status().await.unwrap()[0].dead, 1);
 }
 
 #[tokio::test]

@@ -14,6 +14,10 @@ use crate::{Client, Process, eventually, folder::Folder, programs::Programs};
 pub(crate) const EXCHANGE: &str = "transaction.events";
 const USERS_EXCHANGE: &str = "user.events";
 
+/// Its tables are new, and grow from nothing to thousands of rows within seconds. Without statistics,
+/// which a server gathers every minute unless told otherwise, inboxes are read from end to end.
+const STATISTICS: &str = "-c autovacuum_naptime=5s";
+
 /// How a system differs from the usual one.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -261,7 +265,7 @@ impl System {
 
 /// Both servers at once: each takes seconds.
 async fn servers() -> anyhow::Result<(Postgres, Server)> {
-    let postgres = spawn_blocking(|| Postgres::private(Durability::Durable));
+    let postgres = spawn_blocking(|| Postgres::private_with(Durability::Durable, STATISTICS));
     let rabbitmq = spawn_blocking(|| Server::private(Kind::RabbitMq, &Default::default()));
     Ok((postgres.await??, rabbitmq.await??))
 }

@@ -1,9 +1,9 @@
 //! The consumer of `TransactionCreated`: every transfer is settled once, however often its event comes.
 //!
 //! The inbox's record that the event was handled, the transfer's last status and both balances are one
-//! commit. Before it, in a transaction of its own, the transfer becomes `PROCESSING`, so that everybody can
-//! see that somebody is at it; a consumer that dies in between leaves it so, and the event comes again.
-//! Where a database has one writer (SQLite) the handler is it, and nobody sees anything in between.
+//! commit, and what has come meanwhile shares the next one: the more there is to do, the less each costs.
+//! Before it, in a transaction of its own, the transfer becomes `PROCESSING`, so that everybody can see that
+//! somebody is at it; a consumer that dies in between leaves it so, and the event comes again. Where a database has one writer (SQLite) the handler is it, and nobody sees anything in between.
 //!
 //! Events come from RabbitMQ ([`rabbitmq`]), or straight from a relay in this process ([`embedded`]).
 
@@ -22,6 +22,7 @@ use posthaste::{
 use services_web::{BESIDE_DRAIN_TIMEOUT, Environment};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::{
     application::{LedgerError, Transfers},
@@ -32,8 +33,8 @@ use crate::{
 /// What the inbox, and an embedded relay's route, call this consumer.
 const NAME: &str = "settlement";
 
-/// Transfers settled at once. Each may need two connections of the pool, which has 25.
-const CONCURRENCY: usize = 8;
+/// Most transfers settled by one commit. One commit at a time: a busy user's balance is part of every one.
+const BATCH: usize = 100;
 
 /// Pauses between two tries to reach RabbitMQ at the start.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -161,34 +162,43 @@ fn consumer<DB: Settles + 'static>(
     overdraft: Overdraft,
 ) -> anyhow::Result<Consumer<DB>> {
     let consumer = Consumer::builder(pool, Inbox::new(NAME), subscriber)
-        .concurrency(CONCURRENCY)
+        .concurrency(1)
+        .batch(BATCH)
         .retry(RETRY.0, RETRY.1)
         .drain(BESIDE_DRAIN_TIMEOUT / 2)
-        .on(TransactionCreated::TYPE, move |connection, incoming| {
+        .on_all(TransactionCreated::TYPE, move |connection, incoming| {
             let transfers = Arc::clone(&transfers);
             Box::pin(async move { handle::<DB>(connection, incoming, &transfers, overdraft).await })
         });
     Ok(consumer.build()?)
 }
 
-/// One event, in the transaction that records it.
+/// Events, in the transaction that records them.
 async fn handle<DB: Settles>(
     connection: &mut DB::Connection,
-    incoming: &Incoming,
+    incoming: &[&Incoming],
     transfers: &Transfers,
     overdraft: Overdraft,
 ) -> Result<(), HandlerError> {
-    // What is wrong with a message is said without quoting it.
+    let ids: Vec<Uuid> = incoming.iter().map(|it| transfer_id(it)).collect::<Result<_, _>>()?;
+    if !DB::IS_ONE_WRITER {
+        transfers.begin(&ids).await.map_err(failure)?;
+    }
+    let statuses = DB::settle(connection, &ids, overdraft).await.map_err(failure)?;
+    for (id, status) in ids.iter().zip(statuses) {
+        let Some(status) = status else {
+            return Err(HandlerError::dead_letter("there is no such transfer"));
+        };
+        tracing::info!(transaction_id = %id, status = status.as_str(), "transaction settled");
+    }
+    Ok(())
+}
+
+/// What is wrong with a message is said without quoting it.
+fn transfer_id(incoming: &Incoming) -> Result<Uuid, HandlerError> {
     let event: TransactionCreated = serde_json::from_slice(&incoming.message.payload)
         .map_err(|_| HandlerError::dead_letter("the payload is no TransactionCreated"))?;
-    let id = event.transaction_id;
-    if !DB::IS_ONE_WRITER {
-        transfers.begin(id).await.map_err(failure)?;
-    }
-    let status = DB::settle(connection, id, overdraft).await.map_err(failure)?;
-    let status = status.ok_or_else(|| HandlerError::dead_letter("there is no such transfer"))?;
-    tracing::info!(transaction_id = %id, status = status.as_str(), "transaction settled");
-    Ok(())
+    Ok(event.transaction_id)
 }
 
 /// An outage spends no attempt.

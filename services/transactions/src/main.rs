@@ -13,6 +13,10 @@ Usage: transactions [serve|settle]
 Everything else is set by environment variables: services/transactions/README.md has them all.
 ";
 
+/// A request allocates and frees some dozens of small pieces.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();

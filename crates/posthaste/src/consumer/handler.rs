@@ -12,12 +12,39 @@ use crate::Database;
 /// What a handler returns: `Box::pin(async move { … Ok(()) })`.
 pub type HandlerFuture<'c> = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + 'c>>;
 
+/// A handler of one message.
+type HandlesOne<DB> = dyn for<'c> Fn(&'c mut <DB as Database>::Connection, &'c Incoming) -> HandlerFuture<'c>
+    + Send
+    + Sync;
+
+/// A handler of several.
+type HandlesAll<DB> = dyn for<'c> Fn(&'c mut <DB as Database>::Connection, &'c [&'c Incoming]) -> HandlerFuture<'c>
+    + Send
+    + Sync;
+
 /// A handler.
-pub(super) type Handler<DB> = Box<
-    dyn for<'c> Fn(&'c mut <DB as Database>::Connection, &'c Incoming) -> HandlerFuture<'c>
-        + Send
-        + Sync,
->;
+pub(super) enum Handler<DB: Database> {
+    One(Box<HandlesOne<DB>>),
+    All(Box<HandlesAll<DB>>),
+}
+
+impl<DB: Database> Handler<DB> {
+    async fn handle(
+        &self,
+        connection: &mut DB::Connection,
+        messages: &[&Incoming],
+    ) -> Result<(), HandlerError> {
+        match self {
+            Self::All(handler) => handler(connection, messages).await,
+            Self::One(handler) => {
+                for message in messages {
+                    handler(connection, message).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
 
 type Source = Box<dyn Error + Send + Sync>;
 
@@ -71,13 +98,26 @@ pub(super) struct Handlers<DB: Database> {
 }
 
 impl<DB: Database> Handlers<DB> {
-    /// Runs the handler of the message's type.
+    /// Runs the handlers of the messages' types, in their order: one call for each run of a type.
     pub(super) async fn call(
         &self,
         connection: &mut DB::Connection,
-        incoming: &Incoming,
+        messages: &[&Incoming],
     ) -> Result<(), Trouble> {
-        let event_type = incoming.message.event_type.as_deref();
+        let runs = messages.chunk_by(|a, b| a.message.event_type == b.message.event_type);
+        for run in runs {
+            self.call_one(connection, run).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs one handler for messages of one type.
+    async fn call_one(
+        &self,
+        connection: &mut DB::Connection,
+        run: &[&Incoming],
+    ) -> Result<(), Trouble> {
+        let event_type = run.first().and_then(|first| first.message.event_type.as_deref());
         let handler = event_type.and_then(|it| self.by_type.get(it)).or(self.otherwise.as_ref());
         let Some(handler) = handler else {
             let detail = format!("no handler for type `{}`", event_type.unwrap_or_default());
@@ -86,7 +126,7 @@ impl<DB: Database> Handlers<DB> {
                 is_final: true,
             });
         };
-        let outcome = AssertUnwindSafe(async { handler(connection, incoming).await });
+        let outcome = AssertUnwindSafe(handler.handle(connection, run));
         match outcome.catch_unwind().await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(trouble::<DB>(error)),

@@ -234,14 +234,11 @@ impl<DB: Database + 'static> Slot<DB> {
             Ok(open) => open,
             Err(error) => return of_inbox(error),
         };
-        for (index, job) in batch.iter().enumerate() {
-            if !open.is_new(index) {
-                continue;
-            }
-            if let Err(trouble) = self.handlers.call(&mut open, &job.incoming).await {
-                open.rollback().await;
-                return of_handler(trouble);
-            }
+        let new = batch.iter().enumerate().filter(|(index, _)| open.is_new(*index));
+        let new: Vec<&Incoming> = new.map(|(_, job)| &job.incoming).collect();
+        if let Err(trouble) = self.handlers.call(&mut open, &new).await {
+            open.rollback().await;
+            return of_handler(trouble);
         }
         let (count, tally) = (open.admitted().count(), open.admitted().tally());
         if count == 0 {
@@ -285,7 +282,7 @@ impl<DB: Database + 'static> Slot<DB> {
                 return of_inbox(error.into());
             }
         }
-        if let Err(trouble) = self.handlers.call(&mut transaction, &job.incoming).await {
+        if let Err(trouble) = self.handlers.call(&mut transaction, &[&job.incoming]).await {
             DB::rollback(transaction).await;
             return of_handler(trouble);
         }

@@ -60,6 +60,11 @@ impl Desk {
         Box::new(Counter(self.clone()))
     }
 
+    /// How many were given out since the last subscription.
+    pub fn given(&self) -> usize {
+        self.state().given.len()
+    }
+
     pub fn acknowledged(&self) -> Vec<MessageId> {
         let state = self.state();
         state.acknowledged.iter().map(|it| state.messages[it].message.id).collect()

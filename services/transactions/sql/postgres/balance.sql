@@ -1,4 +1,5 @@
--- balance: a user's settled balance, as text, for it can exceed 64 bits. Index: the primary key.
-SELECT balance::text
+-- balance: the settled balance of each of the users $1 who has one, as text, for it can exceed 64 bits.
+-- Index: the primary key.
+SELECT user_id, balance::text
 FROM balances
-WHERE user_id = $1
+WHERE user_id = ANY ($1)

@@ -1,4 +1,4 @@
--- find: a transfer's status. Index: the primary key.
-SELECT transaction_status
+-- find: the status of each of the transfers $1 that is there. Index: the primary key.
+SELECT id, transaction_status
 FROM transactions
-WHERE id = $1
+WHERE id = ANY ($1)

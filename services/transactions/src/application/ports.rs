@@ -7,7 +7,7 @@ use super::{Fingerprint, IdempotencyKey};
 use crate::domain::{Status, Transfer, UserId};
 
 /// Why the ledger could not do it. The texts are for logs: no SQL, no secret, no value.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum LedgerError {
     /// It may work later.
     #[error("{0}")]
@@ -54,8 +54,9 @@ pub trait Ledger: Send + Sync {
     /// nobody has heard of.
     async fn balance(&self, user: &UserId) -> Result<i128, LedgerError>;
 
-    /// Marks a transfer as `PROCESSING` if it is there and `PENDING`.
-    async fn begin(&self, id: Uuid) -> Result<(), LedgerError>;
+    /// Marks those of the transfers as `PROCESSING` that are there and `PENDING`. This may be forgotten in
+    /// a crash.
+    async fn begin(&self, ids: &[Uuid]) -> Result<(), LedgerError>;
 
     /// Whether calls can succeed.
     async fn check(&self) -> Result<(), LedgerError>;

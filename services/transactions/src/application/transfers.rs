@@ -66,13 +66,13 @@ impl Transfers {
         self.ledger.balance(user).await
     }
 
-    /// Says of a transfer that somebody is settling it: `PENDING` becomes `PROCESSING`, for everybody to
-    /// see, before anything is decided. Any other status stays.
+    /// Says of transfers that somebody is settling them: `PENDING` becomes `PROCESSING`, for everybody to
+    /// see, before anything is decided. Any other status stays. A crash may undo it.
     ///
     /// # Errors
     /// When the ledger cannot; call it again.
-    pub async fn begin(&self, id: Uuid) -> Result<(), LedgerError> {
-        self.ledger.begin(id).await
+    pub async fn begin(&self, ids: &[Uuid]) -> Result<(), LedgerError> {
+        self.ledger.begin(ids).await
     }
 
     /// Whether calls can succeed.

@@ -2,6 +2,7 @@
 
 mod postgres;
 mod sqlite;
+mod together;
 
 use std::sync::Arc;
 
@@ -32,7 +33,12 @@ impl Database {
     /// When a file cannot be used.
     pub async fn open(settings: Settings) -> anyhow::Result<Self> {
         Ok(match settings {
-            Settings::Postgres(options) => Self::Postgres(database::postgres(*options)),
+            Settings::Postgres(options) => {
+                // Every statement here finds its rows by an index. A plan that was made while a table was
+                // small would read all of it for as long as the connection lives.
+                let options = options.options([("enable_seqscan", "off")]);
+                Self::Postgres(database::postgres(options))
+            }
             Settings::Sqlite(file) => Self::Sqlite(database::sqlite(&file).await?),
         })
     }
@@ -71,18 +77,18 @@ pub trait Settles: posthaste::Database {
     /// to others in the middle of it.
     const IS_ONE_WRITER: bool;
 
-    /// Decides about a transfer that is not final yet, and moves the amount, in the caller's transaction:
-    /// what records that the transfer was to be settled is committed with it, or neither is. Its status
-    /// after that, which any further call returns without moving anything; `None` if there is no such
-    /// transfer.
+    /// Decides about transfers that are not final yet, in the order given, and moves their amounts, in the
+    /// caller's transaction: what records that they were to be settled is committed with it, or neither
+    /// is. The status of each after that, which any further call returns without moving anything; `None`
+    /// if there is no such transfer.
     ///
     /// # Errors
     /// What the database says: roll back.
     fn settle(
         connection: &mut Self::Connection,
-        id: Uuid,
+        ids: &[Uuid],
         overdraft: Overdraft,
-    ) -> impl Future<Output = Result<Option<Status>, LedgerError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Option<Status>>, LedgerError>> + Send;
 }
 
 impl Settles for sqlx::Postgres {
@@ -90,10 +96,10 @@ impl Settles for sqlx::Postgres {
 
     async fn settle(
         connection: &mut PgConnection,
-        id: Uuid,
+        ids: &[Uuid],
         overdraft: Overdraft,
-    ) -> Result<Option<Status>, LedgerError> {
-        postgres::settle(connection, id, overdraft).await
+    ) -> Result<Vec<Option<Status>>, LedgerError> {
+        postgres::settle(connection, ids, overdraft).await
     }
 }
 
@@ -102,10 +108,10 @@ impl Settles for sqlx::Sqlite {
 
     async fn settle(
         connection: &mut SqliteConnection,
-        id: Uuid,
+        ids: &[Uuid],
         overdraft: Overdraft,
-    ) -> Result<Option<Status>, LedgerError> {
-        sqlite::settle(connection, id, overdraft).await
+    ) -> Result<Vec<Option<Status>>, LedgerError> {
+        sqlite::settle(connection, ids, overdraft).await
     }
 }
 

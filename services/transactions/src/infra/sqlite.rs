@@ -86,11 +86,13 @@ impl Ledger for SqliteLedger {
         balance(&mut connection, user.as_str()).await
     }
 
-    async fn begin(&self, id: Uuid) -> Result<(), LedgerError> {
-        query(include_str!("../../sql/sqlite/begin.sql"))
-            .bind(id.to_string())
-            .execute(&self.pool)
-            .await?;
+    async fn begin(&self, ids: &[Uuid]) -> Result<(), LedgerError> {
+        for id in ids {
+            query(include_str!("../../sql/sqlite/begin.sql"))
+                .bind(id.to_string())
+                .execute(&self.pool)
+                .await?;
+        }
         Ok(())
     }
 
@@ -100,8 +102,20 @@ impl Ledger for SqliteLedger {
     }
 }
 
-/// [`Settles::settle`](super::Settles::settle).
+/// [`Settles::settle`](super::Settles::settle): one after another, since a statement costs no journey here.
 pub(super) async fn settle(
+    connection: &mut SqliteConnection,
+    ids: &[Uuid],
+    overdraft: Overdraft,
+) -> Result<Vec<Option<Status>>, LedgerError> {
+    let mut statuses = Vec::new();
+    for id in ids {
+        statuses.push(settle_one(connection, *id, overdraft).await?);
+    }
+    Ok(statuses)
+}
+
+async fn settle_one(
     connection: &mut SqliteConnection,
     id: Uuid,
     overdraft: Overdraft,

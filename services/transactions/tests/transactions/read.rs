@@ -26,18 +26,22 @@ impl Settler {
     }
 
     async fn settle(&self, id: Uuid, overdraft: Overdraft) -> Option<Status> {
+        self.settle_all(&[id], overdraft).await[0]
+    }
+
+    async fn settle_all(&self, ids: &[Uuid], overdraft: Overdraft) -> Vec<Option<Status>> {
         match self {
             Self::Postgres(pool) => {
                 let mut tx = pool.begin().await.unwrap();
-                let status = Postgres::settle(&mut tx, id, overdraft).await.unwrap();
+                let statuses = Postgres::settle(&mut tx, ids, overdraft).await.unwrap();
                 tx.commit().await.unwrap();
-                status
+                statuses
             }
             Self::Sqlite(pool) => {
                 let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
-                let status = Sqlite::settle(&mut tx, id, overdraft).await.unwrap();
+                let statuses = Sqlite::settle(&mut tx, ids, overdraft).await.unwrap();
                 tx.commit().await.unwrap();
-                status
+                statuses
             }
         }
     }
@@ -89,6 +93,27 @@ on_each_database!(
         assert_eq!(refused, Some(Status::Failed));
         assert_eq!(api.keyed("k", &body).await.json()["data"]["status"], "FAILED");
         assert_eq!(api.balance("user-b").await, "5", "a failed transfer moves nothing");
+    }
+);
+
+on_each_database!(
+    /// Of transfers settled together each is decided after the one before, as if alone.
+    r1_12_transfers_settled_together_are_decided_in_order,
+    |api| {
+        let settler = Settler::on(&api.bed).await;
+        let mut ids: Vec<Uuid> = Vec::new();
+        for (from, to, amount) in [("a", "b", 10), ("a", "c", 1), ("c", "a", 1), ("a", "c", 1)] {
+            ids.push(api.create(&transfer(from, to, amount)).await.parse().unwrap());
+        }
+        ids.extend([ids[0], Uuid::new_v4()]);
+        let (completed, failed) = (Some(Status::Completed), Some(Status::Failed));
+        let expected = [completed, failed, completed, completed, completed, None];
+        for _ in 0..2 {
+            assert_eq!(settler.settle_all(&ids, Overdraft::AtMost(10)).await, expected);
+            for (user, balance) in [("a", "-10"), ("b", "10"), ("c", "0")] {
+                assert_eq!(api.balance(user).await, balance, "{user}");
+            }
+        }
     }
 );
 

@@ -1,0 +1,196 @@
+//! Calls that share statements: whoever comes while the database is busy with calls of the same kind
+//! waits, and all of them are the next statement. Nobody waits for more to come, so a call that is alone
+//! is not later than it was; and the more calls there are, the less each costs.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::application::LedgerError;
+
+/// Most calls in a statement.
+const TOGETHER_MAX: usize = 100;
+
+/// Most calls that wait for their turn; more wait for a place.
+const WAITING_MAX: usize = 1000;
+
+/// A kind of calls.
+pub(super) trait Kind: Send + Sync + 'static {
+    /// What a call asks.
+    type Ask: Send + Sync + 'static;
+    /// What it is told.
+    type Answer: Send + 'static;
+
+    /// One answer for each ask, in the same order. A failure is that of all of them.
+    fn answer(
+        &self,
+        asks: &[Self::Ask],
+    ) -> impl Future<Output = Result<Vec<Self::Answer>, LedgerError>> + Send;
+}
+
+/// A call that waits, and where its answer goes.
+type Call<K> = (<K as Kind>::Ask, oneshot::Sender<Result<<K as Kind>::Answer, LedgerError>>);
+
+/// Where calls of a kind meet.
+pub(super) struct Together<K: Kind> {
+    /// Read by a task that ends when this is gone.
+    calls: mpsc::Sender<Call<K>>,
+}
+
+impl<K: Kind> Together<K> {
+    /// A meeting place. It needs a runtime.
+    pub(super) fn new(kind: K) -> Self {
+        let (calls, mut called) = mpsc::channel(WAITING_MAX);
+        let kind = Arc::new(kind);
+        tokio::spawn(async move {
+            loop {
+                let mut together = Vec::new();
+                if called.recv_many(&mut together, TOGETHER_MAX).await == 0 {
+                    return;
+                }
+                let kind = Arc::clone(&kind);
+                // In a task of its own: a panic is then the end of these calls alone.
+                let _ = tokio::spawn(async move { answer(&*kind, together).await }).await;
+            }
+        });
+        Self { calls }
+    }
+
+    /// Calls, with whoever calls meanwhile.
+    pub(super) async fn ask(&self, ask: K::Ask) -> Result<K::Answer, LedgerError> {
+        let (tell, told) = oneshot::channel();
+        // Only a panic ends a call without an answer.
+        let lost = || LedgerError::Internal("the statement ended without an answer".to_owned());
+        self.calls.send((ask, tell)).await.map_err(|_| lost())?;
+        told.await.map_err(|_| lost())?
+    }
+}
+
+/// Answers calls together. Where that fails for another reason than that the database is away, nobody
+/// knows for whom, so each is tried alone.
+async fn answer<K: Kind>(kind: &K, together: Vec<Call<K>>) {
+    let (asks, tells): (Vec<_>, Vec<_>) = together.into_iter().unzip();
+    match kind.answer(&asks).await {
+        Ok(answers) => {
+            for (tell, answer) in tells.into_iter().zip(answers) {
+                // Whoever has gone does not want it any more.
+                let _ = tell.send(Ok(answer));
+            }
+        }
+        Err(LedgerError::Internal(_)) if asks.len() > 1 => {
+            for (tell, ask) in tells.into_iter().zip(asks.chunks(1)) {
+                let answer = kind.answer(ask).await;
+                let none = || LedgerError::Internal("there is no answer".to_owned());
+                let _ = tell.send(answer.and_then(|mut one| one.pop().ok_or_else(none)));
+            }
+        }
+        Err(error) => {
+            for tell in tells {
+                let _ = tell.send(Err(error.clone()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::{
+        sync::Semaphore,
+        task::{JoinHandle, yield_now},
+    };
+
+    use super::*;
+
+    /// Doubles numbers. Some are unlucky for everybody who asks with them.
+    struct Doubles {
+        /// Closed until everybody has met.
+        gate: Semaphore,
+        statements: Mutex<Vec<Vec<u32>>>,
+    }
+
+    const WRONG: u32 = 13;
+    const AWAY: u32 = 14;
+    const BUG: u32 = 15;
+
+    impl Doubles {
+        fn new(permits: usize) -> Arc<Self> {
+            Arc::new(Self { gate: Semaphore::new(permits), statements: Mutex::default() })
+        }
+    }
+
+    impl Kind for Arc<Doubles> {
+        type Ask = u32;
+        type Answer = u32;
+
+        async fn answer(&self, asks: &[u32]) -> Result<Vec<u32>, LedgerError> {
+            self.statements.lock().unwrap().push(asks.to_vec());
+            let _open = self.gate.acquire().await.unwrap();
+            assert!(!asks.contains(&BUG), "a bug");
+            if asks.contains(&AWAY) {
+                return Err(LedgerError::Unavailable("away".to_owned()));
+            }
+            if asks.contains(&WRONG) {
+                return Err(LedgerError::Internal("wrong".to_owned()));
+            }
+            Ok(asks.iter().map(|ask| ask * 2).collect())
+        }
+    }
+
+    /// What is answered to asks that come during another statement, and the statements made for them.
+    async fn meet(asks: &[u32]) -> (Vec<Result<u32, LedgerError>>, Vec<Vec<u32>>) {
+        let doubles = Doubles::new(0);
+        let together = Arc::new(Together::new(Arc::clone(&doubles)));
+        let ask = |ask| -> JoinHandle<_> {
+            let together = Arc::clone(&together);
+            tokio::spawn(async move { together.ask(ask).await })
+        };
+        drop(ask(0));
+        while doubles.statements.lock().unwrap().is_empty() {
+            yield_now().await;
+        }
+        let asked: Vec<_> = asks.iter().map(|n| ask(*n)).collect();
+        while together.calls.capacity() > WAITING_MAX - asks.len() {
+            yield_now().await;
+        }
+        doubles.gate.add_permits(1);
+        let mut answers = Vec::new();
+        for told in asked {
+            answers.push(told.await.unwrap());
+        }
+        let statements = doubles.statements.lock().unwrap().split_off(1);
+        (answers, statements)
+    }
+
+    #[tokio::test]
+    async fn who_waits_shares_a_statement() {
+        let (answers, statements) = meet(&[5, 6, 7]).await;
+        assert!(matches!(answers[..], [Ok(10), Ok(12), Ok(14)]), "{answers:?}");
+        assert_eq!(statements, [[5, 6, 7]]);
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_that_of_one_call_alone() {
+        let (answers, statements) = meet(&[5, WRONG, 7]).await;
+        let [Ok(10), Err(LedgerError::Internal(_)), Ok(14)] = answers[..] else {
+            panic!("{answers:?}");
+        };
+        assert_eq!(statements, [vec![5, WRONG, 7], vec![5], vec![WRONG], vec![7]]);
+    }
+
+    #[tokio::test]
+    async fn an_outage_is_everybodys() {
+        let (answers, statements) = meet(&[5, AWAY, 7]).await;
+        let is_away = |it: &Result<_, _>| matches!(it, Err(LedgerError::Unavailable(_)));
+        assert!(answers.iter().all(is_away), "{answers:?}");
+        assert_eq!(statements.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_its_own_calls_and_no_others() {
+        let together = Together::new(Doubles::new(1));
+        assert!(matches!(together.ask(BUG).await, Err(LedgerError::Internal(_))));
+        assert_eq!(together.ask(21).await.unwrap(), 42);
+    }
+}
