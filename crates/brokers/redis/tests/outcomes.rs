@@ -149,7 +149,16 @@ async fn too_few_replicas_leave_it_unknown() {
     assert_eq!(payloads(replica.url(), "orders"), [1], "what is acknowledged is on the replica");
     replica.freeze().unwrap();
     let calls = [message("orders", Some("k"), 2)];
-    let outcomes = broker.publish(&calls, Duration::from_secs(1)).await;
+    // On a busy machine the server's answer can miss the deadline that it was given.
+    let is_late =
+        |outcome: &Outcome| matches!(outcome, Outcome::Unknown(f) if f.class == "timeout");
+    let mut outcomes = broker.publish(&calls, Duration::from_secs(1)).await;
+    for _ in 0..20 {
+        if !is_late(&outcomes[0]) {
+            break;
+        }
+        outcomes = broker.publish(&calls, Duration::from_secs(1)).await;
+    }
     assert_unknown(&outcomes[0], "replication");
     replica.thaw().unwrap();
     assert_eq!(broker.publish(&calls, DEADLINE).await, [Outcome::Acked]);

@@ -35,7 +35,7 @@ impl Database {
         Ok(match settings {
             Settings::Postgres(options) => {
                 // Every statement here finds its rows by an index. A plan that was made while a table was
-                // small would read all of it for as long as the connection lives.
+                // empty would read all of it until the server has looked at the table's size again.
                 let options = options.options([("enable_seqscan", "off")]);
                 Self::Postgres(database::postgres(options))
             }
