@@ -75,6 +75,15 @@ pub struct Settlement {
     pub delivered: Vec<Seq>,
 }
 
+impl Settlement {
+    /// The position by which a store knows whether the settlement was written before: that is so if it is
+    /// the shard's latest. `None` where nothing is parked, and writing it again changes nothing.
+    #[must_use]
+    pub fn parks_up_to(&self) -> Option<&Position> {
+        self.position.as_ref().filter(|_| !self.park.is_empty())
+    }
+}
+
 /// What a settlement changed that its writer must know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {

@@ -33,19 +33,6 @@ pub(crate) async fn advance(
     Ok(())
 }
 
-/// Whether it was written before. Only asked where that matters.
-async fn is_repeated(
-    connection: &mut MySqlConnection,
-    lease: &Lease,
-    settlement: &Settlement,
-) -> Result<bool, Fault> {
-    let Some(position) = settlement.position.as_ref().filter(|_| !settlement.park.is_empty())
-    else {
-        return Ok(false);
-    };
-    Ok(last_position(connection, &lease.route, lease.shard).await? == *position)
-}
-
 /// The settle port, in a transaction.
 pub(crate) async fn settle(
     connection: &mut MySqlConnection,
@@ -53,7 +40,10 @@ pub(crate) async fn settle(
     settlement: &Settlement,
 ) -> Result<Settled, Fault> {
     fence(connection, lease).await?;
-    let is_repeated = is_repeated(connection, lease, settlement).await?;
+    let is_repeated = match settlement.parks_up_to() {
+        Some(position) => last_position(connection, &lease.route, lease.shard).await? == *position,
+        None => false,
+    };
     if let Some(position) = &settlement.position {
         advance(connection, lease, position).await?;
     }

@@ -22,7 +22,10 @@ pub(crate) async fn settle(
     lease: Lease,
     settlement: Settlement,
 ) -> Result<Settled, Fault> {
-    let is_repeated = is_repeated(connection, &lease, &settlement).await?;
+    let is_repeated = match settlement.parks_up_to() {
+        Some(position) => last_position(connection, &lease.route, lease.shard).await? == *position,
+        None => false,
+    };
     let horizon = match &settlement.position {
         Some(position) => advance(connection, &lease, position).await?,
         None => fence(connection, &lease).await?,
@@ -57,19 +60,6 @@ pub(crate) async fn settle(
             .await?,
         horizon,
     })
-}
-
-/// Whether it was written before. Only asked where that matters.
-async fn is_repeated(
-    connection: &mut PgConnection,
-    lease: &Lease,
-    settlement: &Settlement,
-) -> Result<bool, Fault> {
-    let Some(position) = settlement.position.as_ref().filter(|_| !settlement.park.is_empty())
-    else {
-        return Ok(false);
-    };
-    Ok(last_position(connection, &lease.route, lease.shard).await? == *position)
 }
 
 /// The id of this transaction: whoever drew a seq before the settlement began has a lower one.

@@ -15,7 +15,10 @@ pub(crate) async fn settle(
     settlement: &Settlement,
 ) -> Result<Settled, Fault> {
     let now = fence(conn, lease).await?;
-    let is_repeated = is_repeated(conn, lease, settlement).await?;
+    let is_repeated = match settlement.parks_up_to() {
+        Some(position) => last_position(conn, &lease.route, lease.shard).await? == *position,
+        None => false,
+    };
     if let Some(position) = &settlement.position {
         progress(conn, lease, position, now).await?;
     }
@@ -44,19 +47,6 @@ pub(crate) async fn settle(
         .fetch_all(conn)
         .await?;
     Ok(Settled { unblocked, ..Settled::default() })
-}
-
-/// Whether it was written before. Only asked where that matters.
-async fn is_repeated(
-    conn: &mut SqliteConnection,
-    lease: &Lease,
-    settlement: &Settlement,
-) -> Result<bool, Fault> {
-    let Some(position) = settlement.position.as_ref().filter(|_| !settlement.park.is_empty())
-    else {
-        return Ok(false);
-    };
-    Ok(last_position(conn, &lease.route, lease.shard).await? == *position)
 }
 
 /// The error of a holder that holds nothing any more.
