@@ -6,7 +6,6 @@ use std::{
     io::{BufRead, BufReader, Read, Seek, SeekFrom},
     process::{Child, Command, ExitCode, Stdio},
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -16,12 +15,11 @@ use posthaste_conformance::broker::{self, Bed, Faults, Fixture, Traits};
 use posthaste_core::{
     Broker, BrokerError, Incoming, MessageId, Subscriber, Subscription, TopicPattern,
 };
+use posthaste_fixtures::look;
 use posthaste_wire::{Destination, Names, Profile, Received, STRUCTURED_CONTENT_TYPE, Style, Wire};
 use serde_json::value::RawValue;
 use tempfile::TempDir;
 
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_millis(5);
 const NAMES: Names = Names { style: Style::Dash, reserved: &[], reserved_prefixes: &[] };
 
 struct TcpFixture;
@@ -243,13 +241,13 @@ fn received(event: &Members<'_>) -> Received {
 #[async_trait]
 impl Subscriber for FileSubscriber {
     async fn receive(&mut self) -> Result<Incoming, BrokerError> {
-        loop {
-            if let Some(incoming) = self.read.pop_front() {
-                return Ok(incoming);
+        let next = || {
+            if self.read.is_empty() {
+                self.look();
             }
-            tokio::time::sleep(LOOK).await;
-            self.look();
-        }
+            self.read.pop_front()
+        };
+        Ok(look(next).await)
     }
 
     async fn acknowledge(&mut self, _: u64) -> Result<(), BrokerError> {

@@ -8,7 +8,6 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -18,14 +17,12 @@ use posthaste_core::{
     Broker, BrokerError, Incoming, MessageId, Sharing, Start, Subscriber, Subscription,
     TopicPattern,
 };
+use posthaste_fixtures::look;
 use posthaste_wire::{Profile, Wire};
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
 };
-
-/// How often to look whether a port is free again, or a consumer thawed.
-const LOOK: Duration = Duration::from_millis(5);
 
 struct LoopbackFixture;
 
@@ -87,16 +84,14 @@ impl LoopbackBed {
         // On its own, because a case that is over takes its tasks along, and not this.
         let task = tokio::spawn(async move {
             let mut subscriber = loop {
-                match subscribe(&config, &everything).await {
-                    Ok(subscriber) => break subscriber,
-                    Err(_) => tokio::time::sleep(LOOK).await,
+                look(|| std::net::TcpListener::bind(at).ok()).await;
+                if let Ok(subscriber) = subscribe(&config, &everything).await {
+                    break subscriber;
                 }
             };
             let _ = started.send(subscriber.address());
             while let Ok(incoming) = subscriber.receive().await {
-                while is_frozen.load(Ordering::SeqCst) {
-                    tokio::time::sleep(LOOK).await;
-                }
+                look(|| (!is_frozen.load(Ordering::SeqCst)).then_some(())).await;
                 let receipt = incoming.receipt;
                 for (of, topics, listener) in &*listeners.lock().expect("no panic here") {
                     let is_wanted = topics.iter().any(|it| it.matches(&incoming.message.topic));

@@ -258,10 +258,11 @@ async fn calls_follow_each_other_and_who_waits_too_long_sent_nothing() {
     let consumer = Consumer::start().await;
     let broker = consumer.broker(Frames::Native);
     let (one, two) = (events([1]), events([2]));
+    let (gives_up, given_up) = tokio::sync::oneshot::channel();
     let consume = async {
         let mut peer = consumer.accept().await;
         let first = peer.json().await;
-        tokio::time::sleep(3 * SHORT).await;
+        given_up.await.expect("the second call ends");
         peer.send(native_ack(&first, 1)).await;
         (first, peer)
     };
@@ -269,7 +270,9 @@ async fn calls_follow_each_other_and_who_waits_too_long_sent_nothing() {
         publish(&broker, &one, DEADLINE),
         async {
             tokio::task::yield_now().await;
-            publish(&broker, &two, SHORT).await
+            let outcomes = publish(&broker, &two, SHORT).await;
+            gives_up.send(()).expect("the consumer waits for it");
+            outcomes
         },
         consume
     );

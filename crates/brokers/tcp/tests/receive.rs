@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use posthaste_broker_tcp::{Config, Frames, TcpSubscriber, subscribe};
 use posthaste_core::{Incoming, Message, Sharing, Start, Subscriber, Subscription};
+use posthaste_fixtures::eventually;
 use posthaste_wire::{Profile, Wire};
 use serde_json::json;
 use support::{
@@ -325,12 +326,10 @@ async fn frames_that_never_end_take_so_much_memory_together_and_no_more() {
     // Whoever comes then finds room again.
     let messages = [event(1)];
     let broker = broker_to(address);
-    let publishing = async {
-        while publish(&broker, &messages, DEADLINE).await != ["acked"] {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within("room", async { tokio::join!(publishing, next(&mut subscriber)) }).await;
+    let publishing = eventually("room", async || {
+        (publish(&broker, &messages, DEADLINE).await == ["acked"]).then_some(())
+    });
+    tokio::join!(publishing, next(&mut subscriber));
 }
 
 #[tokio::test]
@@ -437,10 +436,5 @@ async fn original_frames_and_taken_addresses_cannot_be_subscribed_to() {
     assert!(subscribe(&original, &subscription).await.is_err());
     assert!(subscribe(&Config::new("tcp://127.0.0.1"), &subscription).await.is_err());
     drop(first);
-    within("the port, free again", async {
-        while subscribe(&taken, &subscription).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    eventually("free port", async || subscribe(&taken, &subscription).await.ok()).await;
 }

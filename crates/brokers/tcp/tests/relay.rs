@@ -7,6 +7,7 @@ use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use posthaste_broker_tcp::Frames;
 use posthaste_core::{Broker, Message, RouteSpec};
+use posthaste_fixtures::look;
 use posthaste_relay::{Relay, Route, Settings, TokioClock};
 use posthaste_store_memory::MemoryStore;
 use serde_json::Value;
@@ -158,12 +159,9 @@ async fn consume(address: SocketAddr, first: TcpListener, seed: u64) -> Replica 
 }
 
 async fn bind_again(address: SocketAddr) -> TcpListener {
-    loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => return listener,
-            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-        }
-    }
+    let listener = look(|| std::net::TcpListener::bind(address).ok()).await;
+    listener.set_nonblocking(true).expect("a socket of its own");
+    TcpListener::from_std(listener).expect("a runtime")
 }
 
 async fn nothing_is_lost_and_nothing_counts_twice(frames: Frames, seed: u64) {
