@@ -4,7 +4,7 @@
 
 mod support;
 
-use posthaste_fixtures::{Kind, server};
+use posthaste_fixtures::{Kind, Port, server};
 use support::Bundle;
 
 fn bundle(broker: &str) -> Bundle {
@@ -129,7 +129,8 @@ async fn kafka() {
 
 #[test]
 fn webhooks_are_listened_to_at_their_own_address() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let held = Port::hold();
+    let port = held.address().port();
     let broker = format!(
         "url = \"http://127.0.0.1:{port}/hook\"\nallow_private = true\n\
          secrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]"
@@ -139,7 +140,8 @@ fn webhooks_are_listened_to_at_their_own_address() {
 
 #[test]
 fn batches_over_tcp_are_listened_to_at_their_own_address() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let held = Port::hold();
+    let port = held.address().port();
     let broker = format!("url = \"tcp://127.0.0.1:{port}\"\nframe_bytes_max = \"1MiB\"");
     works(&broker, &topic());
     let there = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();

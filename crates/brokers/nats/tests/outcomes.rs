@@ -11,10 +11,10 @@ use common::{
 };
 use posthaste_broker_nats::{Config, NatsBroker};
 use posthaste_core::{Broker, Delivery, Message, Outcome};
-use posthaste_fixtures::{Kind, Options, Proxy, Server, eventually, server};
+use posthaste_fixtures::{Kind, Options, Port, Proxy, Server, eventually, server};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
 };
 
 const ACKED: (&str, &str) = ("acked", "");
@@ -55,7 +55,8 @@ async fn account_without_jetstream_is_unreachable() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_without_jetstream_is_unreachable() {
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let held = Port::hold();
+    let port = held.address().port();
     let mut plain = tokio::process::Command::new("nats-server")
         .args(["-a", "127.0.0.1", "-p", &port.to_string()])
         .stderr(std::process::Stdio::piped())
@@ -322,7 +323,8 @@ async fn until_connections(port: u16, count: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frozen_server_is_unknown_and_the_given_up_connection_never_speaks_again() {
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let held = Port::hold();
+    let port = held.address().port();
     let own = private(&[("http", &format!("\"127.0.0.1:{port}\""))]);
     let topic = fresh();
     add_stream(own.url(), &topic, stream::Config::default()).await;
@@ -364,7 +366,7 @@ async fn next_server_of_the_list_is_used_when_one_is_down() {
     let url = server(Kind::Nats).url();
     let topic = fresh();
     add_stream(url, &topic, stream::Config::default()).await;
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let list = format!("nats://{free},{}", address(url));
+    let free = Port::hold();
+    let list = format!("nats://{},{}", free.address(), address(url));
     assert_eq!(kind(&publish_one(&open(&list), &topic).await), ACKED);
 }

@@ -15,7 +15,7 @@ use posthaste_conformance::broker::{self, Bed, Faults, Fixture, Traits};
 use posthaste_core::{
     Broker, BrokerError, Incoming, MessageId, Subscriber, Subscription, TopicPattern,
 };
-use posthaste_fixtures::look;
+use posthaste_fixtures::{Port, look};
 use posthaste_wire::{Destination, Names, Profile, Received, STRUCTURED_CONTENT_TYPE, Style, Wire};
 use serde_json::value::RawValue;
 use tempfile::TempDir;
@@ -38,15 +38,16 @@ impl Fixture for TcpFixture {
 /// The consumer's process. Gone when dropped.
 struct Consumer {
     folder: TempDir,
-    port: u16,
+    port: Port,
     process: Mutex<Child>,
 }
 
 impl Consumer {
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let (process, port) = spawn(&folder, 0);
-        Self { folder, port, process: Mutex::new(process) }
+        let port = Port::hold();
+        let process = Mutex::new(spawn(&folder, &port));
+        Self { folder, port, process }
     }
 
     fn kill(&self) {
@@ -58,7 +59,7 @@ impl Consumer {
     fn start_again(&self) {
         let mut process = self.process.lock().expect("no case panics here");
         if process.try_wait().expect("its state").is_some() {
-            *process = spawn(&self.folder, self.port).0;
+            *process = spawn(&self.folder, &self.port);
         }
     }
 
@@ -92,20 +93,20 @@ impl Drop for Consumer {
     }
 }
 
-fn spawn(folder: &TempDir, port: u16) -> (Child, u16) {
+fn spawn(folder: &TempDir, port: &Port) -> Child {
     let mut child = Command::new("python3")
         .arg("-c")
         .arg(include_str!("support/consumer.py"))
         .arg(folder.path())
-        .arg(port.to_string())
+        .arg(port.address().port().to_string())
         .stdout(Stdio::piped())
         .spawn()
         .expect("python3 is needed for this test: apt-get install python3");
     let output = child.stdout.take().expect("its output");
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).expect("a line");
-    let port = line.trim().strip_prefix("ready ").and_then(|port| port.parse().ok());
-    (child, port.expect("the consumer says its port"))
+    assert_eq!(line, "ready\n", "the consumer starts");
+    child
 }
 
 struct TcpBed {
@@ -116,7 +117,7 @@ struct TcpBed {
 #[async_trait]
 impl Bed for TcpBed {
     async fn broker(&self, wire: Wire) -> Arc<dyn Broker> {
-        let url = format!("tcp://127.0.0.1:{}", self.consumer.port);
+        let url = format!("tcp://{}", self.consumer.port.address());
         let config = Config { wire, ..Config::new(url) };
         Arc::new(TcpBroker::open(config).expect("a good configuration"))
     }

@@ -17,7 +17,7 @@ use posthaste_core::{
     Broker, BrokerError, Incoming, MessageId, Sharing, Start, Subscriber, Subscription,
     TopicPattern,
 };
-use posthaste_fixtures::look;
+use posthaste_fixtures::{Port, look};
 use posthaste_wire::{Profile, Wire};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -49,7 +49,7 @@ struct LoopbackBed {
 
 struct Consumer {
     profile: Profile,
-    address: SocketAddr,
+    port: Port,
     /// `None` while it is stopped.
     task: Option<JoinHandle<()>>,
 }
@@ -64,16 +64,16 @@ impl LoopbackBed {
         };
         let mut consumers = Vec::new();
         for (_, profile) in Profile::ALL {
-            let any = "127.0.0.1:0".parse().expect("an address");
-            let (address, task) = bed.consume(profile, any).await;
-            consumers.push(Consumer { profile, address, task: Some(task) });
+            let port = Port::hold();
+            let task = bed.consume(profile, port.address()).await;
+            consumers.push(Consumer { profile, port, task: Some(task) });
         }
         bed.consumers = Mutex::new(consumers);
         bed
     }
 
     /// Starts to take what arrives at an address.
-    async fn consume(&self, profile: Profile, at: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
+    async fn consume(&self, profile: Profile, at: SocketAddr) -> JoinHandle<()> {
         let wire = Wire { profile, ..Wire::default() };
         let config = Config { wire, ..Config::new(format!("tcp://{at}")) };
         let topics = vec!["*".parse().expect("a pattern")];
@@ -83,13 +83,10 @@ impl LoopbackBed {
         let (started, starts) = oneshot::channel();
         // On its own, because a case that is over takes its tasks along, and not this.
         let task = tokio::spawn(async move {
-            let mut subscriber = loop {
-                look(|| std::net::TcpListener::bind(at).ok()).await;
-                if let Ok(subscriber) = subscribe(&config, &everything).await {
-                    break subscriber;
-                }
-            };
-            let _ = started.send(subscriber.address());
+            // One that was stopped here may still be about to end.
+            look(|| std::net::TcpListener::bind(at).ok()).await;
+            let mut subscriber = subscribe(&config, &everything).await.expect("a free port");
+            let _ = started.send(());
             while let Ok(incoming) = subscriber.receive().await {
                 look(|| (!is_frozen.load(Ordering::SeqCst)).then_some(())).await;
                 let receipt = incoming.receipt;
@@ -104,7 +101,8 @@ impl LoopbackBed {
                 let _ = subscriber.acknowledge(receipt).await;
             }
         });
-        (starts.await.expect("it starts"), task)
+        starts.await.expect("it starts");
+        task
     }
 }
 
@@ -114,7 +112,7 @@ impl Bed for LoopbackBed {
         let address = {
             let consumers = self.consumers.lock().expect("no panic here");
             let of = consumers.iter().find(|consumer| consumer.profile == wire.profile);
-            of.expect("one for each profile").address
+            of.expect("one for each profile").port.address()
         };
         let config = Config { wire, ..Config::new(format!("tcp://{address}")) };
         Arc::new(TcpBroker::open(config).expect("a good configuration"))
@@ -172,10 +170,10 @@ impl Faults for LoopbackBed {
         let stopped: Vec<_> = {
             let consumers = self.consumers.lock().expect("no panic here");
             let stopped = consumers.iter().filter(|consumer| consumer.task.is_none());
-            stopped.map(|consumer| (consumer.profile, consumer.address)).collect()
+            stopped.map(|consumer| (consumer.profile, consumer.port.address())).collect()
         };
         for (profile, address) in stopped {
-            let (_, task) = self.consume(profile, address).await;
+            let task = self.consume(profile, address).await;
             let mut consumers = self.consumers.lock().expect("no panic here");
             let of = consumers.iter_mut().find(|consumer| consumer.profile == profile);
             of.expect("one for each profile").task = Some(task);

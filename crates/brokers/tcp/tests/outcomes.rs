@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use posthaste_broker_tcp::{Config, Frames, TcpBroker};
 use posthaste_core::{Broker, Delivery, Message};
+use posthaste_fixtures::Port;
 use support::{
     Consumer, DEADLINE, Peer, SHORT, all, delivery, event, events, native_ack, publish, within,
 };
@@ -32,10 +33,9 @@ async fn recovers(consumer: &Consumer, broker: &TcpBroker) -> Peer {
 
 #[tokio::test]
 async fn nobody_listens_is_unreachable() {
-    let consumer = Consumer::start().await;
-    let address = consumer.address();
-    let broker = consumer.broker(Frames::Native);
-    drop(consumer);
+    let port = Port::hold();
+    let address = port.address();
+    let broker = TcpBroker::open(Config::new(format!("tcp://{address}"))).unwrap();
     assert_eq!(publish(&broker, &events(1..=2), DEADLINE).await, all("unreachable connection", 2));
     let error = broker.examine(&[]).await.unwrap_err();
     assert!(error.message.contains(&format!("the consumer at {address}: connection")), "{error}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use posthaste_broker_tcp::{Config, Frames, TcpSubscriber, subscribe};
 use posthaste_core::{Incoming, Message, Sharing, Start, Subscriber, Subscription};
-use posthaste_fixtures::eventually;
+use posthaste_fixtures::{Port, eventually};
 use posthaste_wire::{Profile, Wire};
 use serde_json::json;
 use support::{
@@ -187,8 +187,9 @@ async fn batch_that_was_handled_after_its_connection_ended_is_not_given_out_agai
 
 #[tokio::test]
 async fn subscriber_that_ends_unacknowledged_leaves_everything_to_the_next() {
-    let mut first = subscriber("127.0.0.1:0").await;
-    let address = first.address();
+    let port = Port::hold();
+    let address = port.address();
+    let mut first = subscriber(&address.to_string()).await;
     let broker = broker_to(address);
     let messages = events(1..=3);
     let receiving = async {
@@ -428,8 +429,9 @@ async fn original_frames_and_taken_addresses_cannot_be_subscribed_to() {
         start: Start::New,
         sharing: Sharing::Competing,
     };
-    let first = subscriber("127.0.0.1:0").await;
-    let taken = Config::new(format!("tcp://{}", first.address()));
+    let port = Port::hold();
+    let first = subscriber(&port.address().to_string()).await;
+    let taken = Config::new(format!("tcp://{}", port.address()));
     let error = subscribe(&taken, &subscription).await.unwrap_err();
     assert!(error.message.contains("cannot listen on 127.0.0.1:"), "{error}");
     let original = Config { frames: Frames::Original, ..Config::new("tcp://127.0.0.1:0") };

@@ -7,7 +7,7 @@ use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use posthaste_broker_tcp::Frames;
 use posthaste_core::{Broker, Message, RouteSpec};
-use posthaste_fixtures::look;
+use posthaste_fixtures::{Port, look};
 use posthaste_relay::{Relay, Route, Settings, TokioClock};
 use posthaste_store_memory::MemoryStore;
 use serde_json::Value;
@@ -165,7 +165,8 @@ async fn bind_again(address: SocketAddr) -> TcpListener {
 }
 
 async fn nothing_is_lost_and_nothing_counts_twice(frames: Frames, seed: u64) {
-    let consumer = Consumer::start().await;
+    let port = Port::hold();
+    let consumer = Consumer::start_at(port.address()).await;
     let (address, broker) = (consumer.address(), consumer.broker(frames));
     let relay = run(Arc::new(broker));
     let consuming = tokio::spawn(consume(address, consumer.listener, seed));

@@ -26,6 +26,7 @@ use tokio::{
     time::timeout,
 };
 
+use posthaste_fixtures::Port;
 pub(crate) use posthaste_fixtures::{PATIENCE, eventually};
 
 /// A process of the program; killed on drop.
@@ -89,33 +90,25 @@ impl Program {
     }
 }
 
-/// A free address that stays free while its owner is away: its port is not among those the system
-/// gives to whoever asks for any.
-fn lasting_address() -> String {
-    loop {
-        let port = 20_000 + uuid::Uuid::new_v4().as_u128() % 10_000;
-        let address = format!("127.0.0.1:{port}");
-        if std::net::TcpListener::bind(&address).is_ok() {
-            return address;
-        }
-    }
-}
-
 /// `articles graph` that can go away and come back.
 pub(crate) struct Graph {
     pub(crate) folder: TempDir,
     pub(crate) listen: String,
     pub(crate) page: String,
+    /// For as long as it may come back.
+    _held: [Port; 2],
     program: Option<Program>,
     client: Client,
 }
 
 impl Graph {
     pub(crate) async fn start() -> Self {
+        let held = [Port::hold(), Port::hold()];
         let mut graph = Self {
             folder: tempfile::tempdir().expect("a folder"),
-            listen: lasting_address(),
-            page: lasting_address(),
+            listen: held[0].address().to_string(),
+            page: held[1].address().to_string(),
+            _held: held,
             program: None,
             client: articles::load::client().expect("a client"),
         };

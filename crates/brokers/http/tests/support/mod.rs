@@ -11,6 +11,7 @@ use std::{
 
 use posthaste_broker_http::{Config, Secret};
 use posthaste_core::{Delivery, Message, Outcome};
+use posthaste_fixtures::Port;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -20,7 +21,7 @@ pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// A running receiver. Gone when dropped.
 pub(crate) struct Receiver {
     folder: TempDir,
-    port: u16,
+    port: Port,
     process: Mutex<Child>,
     certificate: Option<(String, String)>,
 }
@@ -42,15 +43,16 @@ impl Receiver {
             };
             (write("certificate.pem", certificate), write("key.pem", key))
         });
-        let (process, port) = spawn(&folder, 0, certificate.as_ref());
-        Self { folder, port, process: Mutex::new(process), certificate }
+        let port = Port::hold();
+        let process = Mutex::new(spawn(&folder, &port, certificate.as_ref()));
+        Self { folder, port, process, certificate }
     }
 
     /// A URL of this receiver.
     pub(crate) fn url(&self, path: &str) -> String {
         let scheme = if self.certificate.is_some() { "https" } else { "http" };
         let host = if self.certificate.is_some() { "localhost" } else { "127.0.0.1" };
-        format!("{scheme}://{host}:{}{path}", self.port)
+        format!("{scheme}://{host}:{}{path}", self.port())
     }
 
     /// Webhooks to this receiver.
@@ -69,7 +71,7 @@ impl Receiver {
     pub(crate) fn start_again(&self) {
         let mut process = self.process.lock().expect("no test panics here");
         if process.try_wait().expect("its state").is_some() {
-            *process = spawn(&self.folder, self.port, self.certificate.as_ref()).0;
+            *process = spawn(&self.folder, &self.port, self.certificate.as_ref());
         }
     }
 
@@ -94,7 +96,7 @@ impl Receiver {
 
     /// Where it listens.
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.port.address().port()
     }
 
     /// The log's lines that are complete, from a byte on; and where they end.
@@ -116,12 +118,12 @@ impl Drop for Receiver {
     }
 }
 
-fn spawn(folder: &TempDir, port: u16, tls: Option<&(String, String)>) -> (Child, u16) {
+fn spawn(folder: &TempDir, port: &Port, tls: Option<&(String, String)>) -> Child {
     let mut child = Command::new("python3")
         .arg("-c")
         .arg(include_str!("receiver.py"))
         .arg(folder.path())
-        .arg(port.to_string())
+        .arg(port.address().port().to_string())
         .arg(SECRET)
         .args(tls.into_iter().flat_map(|(certificate, key)| [certificate, key]))
         .stdout(Stdio::piped())
@@ -130,8 +132,8 @@ fn spawn(folder: &TempDir, port: u16, tls: Option<&(String, String)>) -> (Child,
     let output = child.stdout.take().expect("its output");
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).expect("a line");
-    let port = line.trim().strip_prefix("ready ").and_then(|port| port.parse().ok());
-    (child, port.expect("the receiver says its port"))
+    assert_eq!(line, "ready\n", "the receiver starts");
+    child
 }
 
 /// Waits until something is so.

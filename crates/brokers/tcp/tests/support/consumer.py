@@ -5,10 +5,8 @@ usage: consumer.py FOLDER PORT
 Writes every frame as it came to FOLDER/log, one a line, then acknowledges it.
 """
 
-import errno
 import json
 import os
-import random
 import socketserver
 import sys
 import threading
@@ -40,19 +38,9 @@ class Server(socketserver.ThreadingTCPServer):
         pass
 
 
-def listen():
-    """Outside the range from which systems take ports: nobody has ours while we are stopped."""
-    while True:
-        try:
-            return Server(("127.0.0.1", port or random.randrange(20_000, 32_000)), Consumer)
-        except OSError as error:
-            if port or error.errno != errno.EADDRINUSE:
-                raise
-
-
 # What a kill cut short was not acknowledged.
 log.seek(0)
 log.truncate(log.read().rfind(b"\n") + 1)
-server = listen()
-print(f"ready {server.server_address[1]}", flush=True)
+server = Server(("127.0.0.1", port), Consumer)
+print("ready", flush=True)
 server.serve_forever()

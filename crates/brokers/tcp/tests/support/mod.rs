@@ -81,7 +81,11 @@ pub(crate) struct Consumer {
 
 impl Consumer {
     pub(crate) async fn start() -> Self {
-        Self { listener: TcpListener::bind("127.0.0.1:0").await.expect("a port") }
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0))).await
+    }
+
+    pub(crate) async fn start_at(address: SocketAddr) -> Self {
+        Self { listener: TcpListener::bind(address).await.expect("a port") }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
