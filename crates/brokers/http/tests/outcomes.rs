@@ -11,6 +11,8 @@ use support::{Receiver, delivery, secret, shown, until};
 use tokio::time::Instant;
 
 const DEADLINE: Duration = Duration::from_secs(20);
+/// The deadline of calls that will not be answered.
+const SHORT: Duration = Duration::from_secs(2);
 
 fn message() -> Message {
     Message::from_bytes("orders", Some("42"), "{}")
@@ -55,7 +57,7 @@ async fn answers_decide() {
 async fn a_receiver_that_does_not_answer_is_unknown_by_the_deadline() {
     let receiver = Receiver::start();
     let broker = HttpBroker::open(receiver.config("/hang")).unwrap();
-    let outcome = publish_one(&broker, Duration::from_millis(300)).await;
+    let outcome = publish_one(&broker, SHORT).await;
     assert_eq!(shown(&outcome), "unknown timeout");
 }
 
@@ -89,7 +91,7 @@ async fn a_frozen_receiver_is_unknown_and_works_when_it_goes_on() {
     let broker = HttpBroker::open(receiver.config("/hook")).unwrap();
     assert_eq!(publish_one(&broker, DEADLINE).await, Outcome::Acked);
     receiver.signal("-STOP");
-    let outcome = publish_one(&broker, Duration::from_millis(300)).await;
+    let outcome = publish_one(&broker, SHORT).await;
     assert_eq!(shown(&outcome), "unknown timeout");
     receiver.signal("-CONT");
     assert_eq!(publish_one(&broker, DEADLINE).await, Outcome::Acked);
@@ -270,7 +272,7 @@ async fn a_half_open_connection_is_not_used_again() {
     let broker = HttpBroker::open(config).unwrap();
     assert_eq!(publish_one(&broker, DEADLINE).await, Outcome::Acked);
     proxy.black_hole();
-    let outcome = publish_one(&broker, Duration::from_millis(300)).await;
+    let outcome = publish_one(&broker, SHORT).await;
     assert_eq!(shown(&outcome), "unknown timeout");
     // The old connection stays a black hole for good.
     proxy.heal();
@@ -319,7 +321,7 @@ async fn what_finds_no_free_connection_was_not_sent() {
     let receiver = Receiver::start();
     let broker = HttpBroker::open(Config { connections: 1, ..receiver.config("/hang") }).unwrap();
     let call = [0; 3].map(|_| delivery(Message::from_bytes("orders", None, "{}")));
-    let outcomes = broker.publish(&call, Duration::from_millis(300)).await;
+    let outcomes = broker.publish(&call, SHORT).await;
     let mut outcomes: Vec<String> = outcomes.iter().map(shown).collect();
     outcomes.sort();
     assert_eq!(outcomes, ["unknown timeout", "unreachable busy", "unreachable busy"]);

@@ -240,7 +240,7 @@ async fn what_is_too_much_at_once_is_asked_to_come_later() {
     let many = HttpBroker::open(Config { connections: 300, ..config(&url) }).unwrap();
     let messages: Vec<_> =
         (0..300).map(|_| delivery(Message::from_bytes("t", None, "x"))).collect();
-    let outcomes = many.publish(&messages, Duration::from_secs(3)).await;
+    let outcomes = many.publish(&messages, Duration::from_secs(6)).await;
     let count = |what: &str| outcomes.iter().filter(|outcome| shown(outcome) == what).count();
     assert_eq!((count("unknown timeout"), count("unreachable throttled")), (256, 44));
     // They have given up, so there is room again.

@@ -5,8 +5,8 @@ mod common;
 use std::{fs, time::Duration};
 
 use common::{
-    DEADLINE, address, as_user, assert_rejected, assert_unknown, assert_unreachable, broker, cli,
-    failure, fresh, message, order, payloads, private, publish_one, until,
+    DEADLINE, SHORT, address, as_user, assert_rejected, assert_unknown, assert_unreachable, broker,
+    cli, failure, fresh, message, order, payloads, private, publish_one, until,
 };
 use posthaste_broker_redis::{Config, RedisBroker};
 use posthaste_core::{Broker, Outcome};
@@ -225,11 +225,11 @@ async fn answer_that_never_comes_is_unknown() {
     let topic = fresh("silent");
     assert_eq!(publish_one(&broker, &topic).await, Outcome::Acked);
     proxy.black_hole_answers();
-    let outcomes = broker.publish(&[message(&topic, None, 2)], Duration::from_millis(300)).await;
+    let outcomes = broker.publish(&[message(&topic, None, 2)], SHORT).await;
     assert_unknown(&outcomes[0], "timeout");
     until("the message that arrived all the same", || payloads(url, &topic) == [1, 2]).await;
     // Nor can anybody log in.
-    let outcomes = broker.publish(&[message(&topic, None, 3)], Duration::from_millis(300)).await;
+    let outcomes = broker.publish(&[message(&topic, None, 3)], SHORT).await;
     assert_unreachable(&outcomes[0], "timeout");
     proxy.heal();
     assert_eq!(publish_one(&broker, &topic).await, Outcome::Acked);
@@ -244,7 +244,7 @@ async fn frozen_server_is_unknown_and_its_connection_given_up() {
     assert_eq!(connections(url), 2, "ours and the one that asks");
     server.freeze().unwrap();
     let calls: Vec<_> = (2..10).map(|seq| message("orders", Some("k"), seq)).collect();
-    let outcomes = broker.publish(&calls, Duration::from_millis(300)).await;
+    let outcomes = broker.publish(&calls, SHORT).await;
     assert_unknown(&outcomes[0], "timeout");
     server.thaw().unwrap();
     until("the end of the old connection", || connections(url) == 1).await;

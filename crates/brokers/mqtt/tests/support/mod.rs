@@ -16,7 +16,7 @@ use posthaste_fixtures::{Kind, Options, Server, eventually};
 /// For whatever should happen at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// For calls that are meant to run into it.
-pub(crate) const SHORT: Duration = Duration::from_millis(700);
+pub(crate) const SHORT: Duration = Duration::from_secs(2);
 
 /// A server of the test's own, with these lines in its configuration.
 pub(crate) fn private(settings: &[(&str, &str)]) -> Server {

@@ -11,6 +11,8 @@ use posthaste_core::{
 use posthaste_fixtures::{Kind, Options, Server};
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// The deadline of calls that will not be answered.
+pub(crate) const SHORT: Duration = Duration::from_secs(2);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server of our own with more settings.

@@ -22,11 +22,11 @@ use uuid::Uuid;
 /// The deadline of calls that should have an answer long before.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// The deadline of calls that will not be answered.
-pub(crate) const SHORT: Duration = Duration::from_millis(500);
+pub(crate) const SHORT: Duration = Duration::from_secs(2);
 
 /// Waits for what must come.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let waited = tokio::time::timeout(Duration::from_secs(30), future).await;
+    let waited = tokio::time::timeout(Duration::from_secs(90), future).await;
     waited.unwrap_or_else(|_| panic!("{what} did not come"))
 }
 
