@@ -12,7 +12,7 @@ use crate::{
     Route, Settings,
     lane::ItemId,
     planted::{self, Planted},
-    shard::{Context, Event, SETTLE_INTERVAL, SKIP_INTERVAL, Server, Work},
+    shard::{Context, Event, SKIP_INTERVAL, Server, Work},
     window::Window,
 };
 
@@ -171,7 +171,7 @@ impl Server {
         let work = self.unwritten.take().or_else(|| {
             let is_full = self.window.len() >= self.context.settings.window_messages_max / 2;
             let is_ending = self.drain_until.is_some() || self.stops_when_caught_up();
-            if now < self.settled_at + SETTLE_INTERVAL && !is_full && !is_ending {
+            if now < self.settle_at && !is_full && !is_ending {
                 return None;
             }
             let even_if_skipped = is_ending || now >= self.settled_at + SKIP_INTERVAL;

@@ -29,8 +29,13 @@ use crate::{
 
 /// Shortest pause between fetches while messages trickle in.
 const POLL_MIN: Duration = Duration::from_millis(10);
-/// Settlements are grouped over this time, unless the window fills up.
-pub(crate) const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
+/// Settlements are grouped over this time at least, unless the window fills up.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
+/// A call that took long is not repeated sooner than after this many times as long, so that a store
+/// that is busy with others is asked less often, for more at a time.
+const PAUSES_PER_CALL: u32 = 4;
+/// Longest pause for the sake of a busy store.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Progress over other routes' messages alone is written this often.
 pub(crate) const SKIP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often to look for redriven dead letters when nothing else is planned.
@@ -129,6 +134,8 @@ pub(crate) struct Server {
     /// When to look for due parked messages next.
     pub(crate) due_at: Duration,
     pub(crate) settled_at: Duration,
+    /// When to settle next, unless the window fills up.
+    pub(crate) settle_at: Duration,
     pub(crate) renew_at: Duration,
     /// Nothing is sent that could be answered after this: the lease may be another's then.
     pub(crate) valid_until: Duration,
@@ -185,6 +192,7 @@ impl Server {
             poll_at: now,
             poll_pause: POLL_MIN,
             settled_at: now,
+            settle_at: now,
             renew_at: now,
             valid_until: now,
             store_failures: 0,
@@ -248,7 +256,7 @@ impl Server {
             times.push(self.poll_at);
         }
         if !self.is_settling {
-            times.push(self.settled_at + SETTLE_INTERVAL);
+            times.push(self.settle_at);
         }
         times.extend(self.gate.opens_at());
         times.extend(self.drain_until);
@@ -278,6 +286,7 @@ impl Server {
             Event::Settled { result, work, took } => {
                 self.is_settling = false;
                 self.settled_at = now;
+                self.settle_at = now + pause(took).max(SETTLE_INTERVAL);
                 match self.checked(result, now) {
                     Some(settled) => self.settled(settled, &work, took, now),
                     None if planted::has(Planted::DropsUnwritten) => {}
@@ -360,7 +369,7 @@ impl Server {
             if !batch.messages.is_empty() {
                 self.poll_pause = POLL_MIN;
             }
-            self.poll_at = now + self.poll_pause;
+            self.poll_at = now + self.poll_pause.max(pause(took));
             self.poll_pause = (self.poll_pause * 2).min(self.context.settings.poll);
         }
         if planted::has(Planted::NotifyOnly) && !batch.more {
@@ -447,4 +456,9 @@ impl Server {
         });
         end
     }
+}
+
+/// How long to leave a store alone after a call that took this long.
+fn pause(took: Duration) -> Duration {
+    (took * PAUSES_PER_CALL).min(PAUSE_MAX)
 }
