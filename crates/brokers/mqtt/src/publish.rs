@@ -84,26 +84,30 @@ impl MqttBroker {
         outcomes
     }
 
-    /// What is unanswered at the deadline may have arrived; then the connection is given up.
+    /// What is unanswered at the deadline may have arrived; then the connection is given up. The last
+    /// answer is awaited first: they come in the order of the messages as a rule, so the others are there
+    /// by then, and wake nobody.
     async fn await_answers(
         &self,
         session: &Session,
         mut answers: Vec<oneshot::Receiver<Answer>>,
         deadline: Instant,
     ) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(answers.len());
+        let mut found: Vec<Option<Answer>> = answers.iter().map(|_| None).collect();
         let all = async {
-            for answer in &mut answers {
-                outcomes.push(self.outcome(session, answer.await.ok()));
+            let mut waiting = answers.iter_mut().zip(&mut found);
+            let last = waiting.next_back();
+            for (answer, found) in last.into_iter().chain(waiting) {
+                *found = answer.await.ok();
             }
         };
         if timeout_at(deadline, all).await.is_err() {
-            let waiting = &mut answers[outcomes.len()..];
-            let late: Vec<_> = waiting.iter_mut().map(|answer| answer.try_recv().ok()).collect();
+            for (answer, found) in answers.iter_mut().zip(&mut found) {
+                *found = found.take().or_else(|| answer.try_recv().ok());
+            }
             session.end(Trouble::Timeout("acknowledgement"));
-            outcomes.extend(late.into_iter().map(|answer| self.outcome(session, answer)));
         }
-        outcomes
+        found.into_iter().map(|answer| self.outcome(session, answer)).collect()
     }
 
     fn outcome(&self, session: &Session, answer: Option<Answer>) -> Outcome {

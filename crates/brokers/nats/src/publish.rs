@@ -306,10 +306,12 @@ impl<'a> Sending<'a, '_> {
         (now, later)
     }
 
-    /// Waits for answers, in the order in which they come.
-    async fn answers(&mut self, unanswered: Vec<(usize, PublishAckFuture)>) {
+    /// Waits for answers, the last one first: they come in the order of the messages as a rule, so the
+    /// others are there by then, and wake nobody.
+    async fn answers(&mut self, mut unanswered: Vec<(usize, PublishAckFuture)>) {
         let mut alarm = std::pin::pin!(sleep_until(self.until));
-        for (index, answer) in unanswered {
+        let last = unanswered.pop();
+        for (index, answer) in last.into_iter().chain(unanswered) {
             let subject = self.part[index].outgoing.destination.as_ref();
             let mut answer = answer.into_future();
             let answered = match (&mut answer).now_or_never() {
