@@ -7,7 +7,7 @@ use std::{fmt, future::Future, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use sqlx::{
-    ConnectOptions, PgPool, SqlSafeStr, SqlitePool,
+    ConnectOptions, Connection, PgPool, SqlSafeStr, SqlitePool,
     migrate::{Migration, MigrationType, Migrator},
     postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
     sqlite::SqlitePoolOptions,
@@ -21,6 +21,9 @@ const CONNECTIONS_MAX: u32 = 25;
 const CONNECTIONS_MIN: u32 = 5;
 const LIFETIME_MAX: Duration = Duration::from_secs(5 * 60);
 const IDLE_MAX: Duration = Duration::from_secs(60);
+/// A connection that has rested for longer may have been closed by the server, so it is tried before it is
+/// given out.
+const RESTED_MAX: Duration = Duration::from_secs(1);
 
 /// How long a request waits for a connection before it is told that there is none.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -92,6 +95,15 @@ pub fn postgres(options: PgConnectOptions) -> PgPool {
         .max_lifetime(LIFETIME_MAX)
         .idle_timeout(IDLE_MAX)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .before_acquire(|connection, it| {
+            Box::pin(async move {
+                if it.idle_for > RESTED_MAX {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
         .connect_lazy_with(options)
 }
 

@@ -1,5 +1,6 @@
 //! The ledger on real databases, and the outbox beside it.
 
+mod line;
 mod postgres;
 mod sqlite;
 mod together;

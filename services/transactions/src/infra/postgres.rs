@@ -4,11 +4,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use async_trait::async_trait;
 use posthaste::postgres::Outbox;
-use sqlx::{PgConnection, PgPool, Row, query, query_as, query_scalar};
+use sqlx::{Connection, PgConnection, PgPool, Row, query, query_as, query_scalar};
 use uuid::Uuid;
 
 use super::{
-    created, number, status,
+    created,
+    line::Line,
+    number, status,
     together::{Kind, Together},
     unreadable,
 };
@@ -34,9 +36,9 @@ impl PostgresLedger {
     #[must_use]
     pub fn new(pool: PgPool) -> Self {
         Self {
-            records: Together::new(Records(pool.clone())),
-            statuses: Together::new(Statuses(pool.clone())),
-            balances: Together::new(Balances(pool.clone())),
+            records: Together::new(Records(Line::new(pool.clone()))),
+            statuses: Together::new(Statuses(Line::new(pool.clone()))),
+            balances: Together::new(Balances(Line::new(pool.clone()))),
             pool,
         }
     }
@@ -74,14 +76,15 @@ impl Ledger for PostgresLedger {
 }
 
 /// Recording transfers, with their events, by one commit.
-struct Records(PgPool);
+struct Records(Line);
 
 impl Kind for Records {
     type Ask = (Transfer, Option<(IdempotencyKey, Fingerprint)>);
     type Answer = Recorded;
 
     async fn answer(&self, asks: &[Self::Ask]) -> Result<Vec<Recorded>, LedgerError> {
-        let mut tx = self.0.begin().await?;
+        let mut taken = self.0.take().await?;
+        let mut tx = taken.connection.begin().await?;
         let new = insert(&mut tx, asks).await?;
         let is_new = |ask: &&Self::Ask| new.contains(&ask.0.id);
         let events = asks.iter().filter(is_new).map(|(transfer, _)| created(transfer));
@@ -96,6 +99,7 @@ impl Kind for Records {
             });
         }
         tx.commit().await?;
+        self.0.keep(taken);
         Ok(recorded)
     }
 }
@@ -140,17 +144,19 @@ async fn find_by_key(
 }
 
 /// The status of transfers.
-struct Statuses(PgPool);
+struct Statuses(Line);
 
 impl Kind for Statuses {
     type Ask = Uuid;
     type Answer = Option<Status>;
 
     async fn answer(&self, ids: &[Uuid]) -> Result<Vec<Option<Status>>, LedgerError> {
+        let mut taken = self.0.take().await?;
         let rows: Vec<(Uuid, String)> = query_as(include_str!("../../sql/postgres/find.sql"))
             .bind(ids)
-            .fetch_all(&self.0)
+            .fetch_all(&mut *taken.connection)
             .await?;
+        self.0.keep(taken);
         let found = rows.into_iter().map(|(id, text)| Ok((id, status(&text)?)));
         let found = found.collect::<Result<HashMap<_, _>, LedgerError>>()?;
         Ok(ids.iter().map(|id| found.get(id).copied()).collect())
@@ -158,17 +164,19 @@ impl Kind for Statuses {
 }
 
 /// The balances of users.
-struct Balances(PgPool);
+struct Balances(Line);
 
 impl Kind for Balances {
     type Ask = String;
     type Answer = i128;
 
     async fn answer(&self, users: &[String]) -> Result<Vec<i128>, LedgerError> {
+        let mut taken = self.0.take().await?;
         let rows: Vec<(String, String)> = query_as(include_str!("../../sql/postgres/balance.sql"))
             .bind(users)
-            .fetch_all(&self.0)
+            .fetch_all(&mut *taken.connection)
             .await?;
+        self.0.keep(taken);
         let found = rows.into_iter().map(|(user, text)| Ok((user, number(&text)?)));
         let found = found.collect::<Result<HashMap<_, _>, LedgerError>>()?;
         Ok(users.iter().map(|user| found.get(user).copied().unwrap_or(0)).collect())
