@@ -10,12 +10,12 @@ mod redis;
 use std::{
     borrow::Cow,
     sync::Arc,
-    time::{Instant, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, bail};
 use async_trait::async_trait;
-use posthaste_core::{Broker, Delivery, Message, RouteSpec};
+use posthaste_core::{Broker, Delivery, Floor, Message, RouteSpec, Shard};
 use posthaste_fixtures::{Kind, Options, Server};
 use posthaste_relay::{Relay, Route, Settings};
 use posthaste_store_postgres::PostgresStore;
@@ -30,16 +30,56 @@ const WINDOW: usize = 1024;
 const PAYLOAD_BYTES: usize = 256;
 const TOPIC: &str = "orders";
 
-/// The headers of a message in its wire form, for loops that send the same.
-fn headers(style: Style) -> Vec<(String, String)> {
-    let message = Message::from_bytes(TOPIC, Some("customer-1"), vec![0xab; PAYLOAD_BYTES]);
-    let delivery =
-        Delivery { seq: 1, message, enqueued_at: UNIX_EPOCH, attempt: 1, redriven: 0, floor: None };
-    let names = Names { style, reserved: &[], reserved_prefixes: &[] };
-    let wire = Wire::default();
-    let outgoing = wire.encode(&delivery, &names).expect("a plain message has a wire form");
-    let own = |(name, value): (Cow<'_, str>, Cow<'_, str>)| (name.into_owned(), value.into_owned());
-    outgoing.headers.into_iter().map(own).collect()
+/// The headers of messages in their wire form, for loops that send the same.
+struct Headers(Vec<(String, Value)>);
+
+/// What a header says.
+enum Value {
+    Same(String),
+    Id,
+    Key,
+    Sequence,
+    Time,
+}
+
+impl Headers {
+    fn new(style: Style) -> Self {
+        let message = Message::from_bytes(TOPIC, Some("customer-1"), vec![0xab; PAYLOAD_BYTES]);
+        let (log, shard) = (uuid::Uuid::now_v7(), Shard { index: 0, of: 1 });
+        let floor = Some(Arc::new(Floor { log, shard, seq: 0, missing: Vec::new() }));
+        let delivery =
+            Delivery { seq: 1, message, enqueued_at: UNIX_EPOCH, attempt: 1, redriven: 0, floor };
+        let names = Names { style, reserved: &[], reserved_prefixes: &[] };
+        let wire = Wire::default();
+        let outgoing = wire.encode(&delivery, &names).expect("a plain message has a wire form");
+        let headers = outgoing.headers.into_iter().map(|(name, value)| {
+            let value = match name.rsplit(['-', '_', ':']).next() {
+                Some("id") => Value::Id,
+                Some("subject" | "partitionkey") => Value::Key,
+                Some("sequence") => Value::Sequence,
+                Some("time") => Value::Time,
+                _ => Value::Same(value.into_owned()),
+            };
+            (name.into_owned(), value)
+        });
+        Self(headers.collect())
+    }
+
+    /// Those of a message: what tells it from others is its own.
+    fn of<'a>(&'a self, n: usize, id: &'a str) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> {
+        self.0.iter().map(move |(name, value)| {
+            let value = match value {
+                Value::Same(value) => value.into(),
+                Value::Id => id.into(),
+                Value::Key => format!("customer-{}", n % 10_000).into(),
+                Value::Sequence => format!("{n:020}").into(),
+                Value::Time => {
+                    humantime::format_rfc3339_micros(SystemTime::now()).to_string().into()
+                }
+            };
+            (&**name, value)
+        })
+    }
 }
 
 /// A broker to measure.
@@ -72,10 +112,9 @@ pub(crate) async fn run(
     outbox(&hot, messages, "'hot'").await?;
     let mut rows = Vec::new();
     for kind in kinds {
-        let server =
-            tokio::task::spawn_blocking(move || Server::private(kind, &Options::default()))
-                .await?
-                .with_context(|| format!("no {} to measure on", kind.name()))?;
+        let server = tokio::task::spawn_blocking(move || Server::private(kind, &options(kind)))
+            .await?
+            .with_context(|| format!("no {} to measure on", kind.name()))?;
         for subject in subjects(kind, &server).await? {
             let row = measure(&*subject, messages, rounds, &spread_url, &hot_url).await?;
             eprintln!("{}", row.join(", "));
@@ -90,6 +129,14 @@ pub(crate) async fn run(
         &rows,
     );
     Ok(())
+}
+
+/// As for tests, but for what is not as the broker comes.
+fn options(kind: Kind) -> Options {
+    // For tests it writes all it has every second, however much that is by then.
+    let saves = ("autosave_interval".to_owned(), "1800".to_owned());
+    let settings = if kind == Kind::Mosquitto { vec![saves] } else { Vec::new() };
+    Options { settings, ..Options::default() }
 }
 
 fn kinds(only: Option<&str>) -> Result<Vec<Kind>> {

@@ -28,15 +28,16 @@ use crate::services::Target;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What the slowest broker takes in some ten seconds.
-const BROKER_MESSAGES_MAX: i64 = 200_000;
+const BROKER_MESSAGES_DEFAULT: i64 = 200_000;
+const MESSAGES_DEFAULT: i64 = 1_000_000;
 
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
     what: What,
-    /// Messages in the outbox
-    #[arg(long, global = true, default_value_t = 1_000_000)]
-    messages: i64,
+    /// Messages in the outbox [default: 1000000, and 200000 for brokers]
+    #[arg(long, global = true)]
+    messages: Option<i64>,
     /// Interleaved rounds; medians are reported
     #[arg(long, global = true, default_value_t = 3)]
     rounds: usize,
@@ -91,8 +92,9 @@ async fn main() -> Result<()> {
     if args.what == What::Child {
         return process::child().await;
     }
+    let messages = args.messages.unwrap_or(MESSAGES_DEFAULT);
     if args.what == What::Mysql {
-        return mysql::run(args.messages, args.rounds, args.seconds).await;
+        return mysql::run(messages, args.rounds, args.seconds).await;
     }
     let form = if args.quick { Form::Quick } else { Form::Full };
     let target = match args.what {
@@ -107,10 +109,10 @@ async fn main() -> Result<()> {
     let is = |what: What| args.what == what || args.what == What::All;
     report::head(&server)?;
     if is(What::Drain) {
-        drain::drain(server.url(), args.messages, args.rounds).await?;
+        drain::drain(server.url(), messages, args.rounds).await?;
     }
     if is(What::Held) {
-        drain::held(server.url(), args.messages, args.rounds).await?;
+        drain::held(server.url(), messages, args.rounds).await?;
     }
     if is(What::Size) {
         drain::size(server.url(), args.rounds).await?;
@@ -128,7 +130,7 @@ async fn main() -> Result<()> {
         latency::run(server.url(), args.seconds).await?;
     }
     if is(What::Brokers) {
-        let messages = args.messages.min(BROKER_MESSAGES_MAX);
+        let messages = args.messages.unwrap_or(BROKER_MESSAGES_DEFAULT);
         brokers::run(server.url(), messages, args.rounds, args.only.as_deref()).await?;
     }
     Ok(())

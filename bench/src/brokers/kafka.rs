@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 use posthaste_broker_kafka::{Config, KafkaBroker};
-use posthaste_core::Broker;
+use posthaste_core::{Broker, MessageId};
 use posthaste_wire::Style;
 use rdkafka::{
     ClientConfig,
@@ -16,7 +16,7 @@ use rdkafka::{
     producer::{FutureProducer, FutureRecord, Producer},
 };
 
-use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW, headers};
+use super::{Headers, PAYLOAD_BYTES, Subject, TOPIC, WINDOW};
 
 /// A topic.
 pub(super) struct Topic {
@@ -50,11 +50,7 @@ impl Subject for Topic {
 
     async fn plain(&self, messages: usize) -> Result<()> {
         let payload = [0xab; PAYLOAD_BYTES];
-        let keys: Vec<String> = (0..10_000).map(|n| format!("customer-{n}")).collect();
-        let mut ours = OwnedHeaders::new();
-        for (key, value) in headers(Style::Underscore) {
-            ours = ours.insert(Header { key: &key, value: Some(&value) });
-        }
+        let headers = Headers::new(Style::Underscore);
         let mut window = FuturesUnordered::new();
         for n in 0..messages {
             if window.len() >= WINDOW
@@ -62,8 +58,13 @@ impl Subject for Topic {
             {
                 delivery(delivered)?;
             }
-            let key = &keys[n % keys.len()];
-            let record = FutureRecord::to(TOPIC).key(key).payload(&payload).headers(ours.clone());
+            let id = MessageId::fresh().to_string();
+            let mut ours = OwnedHeaders::new();
+            for (key, value) in headers.of(n, &id) {
+                ours = ours.insert(Header { key, value: Some(&*value) });
+            }
+            let key = format!("customer-{}", n % 10_000);
+            let record = FutureRecord::to(TOPIC).key(&key).payload(&payload).headers(ours);
             window.push(self.producer.send_result(record).map_err(|(error, _)| error)?);
         }
         while let Some(delivered) = window.next().await {

@@ -17,7 +17,7 @@ use posthaste_broker_nats::{Config, NatsBroker};
 use posthaste_core::{Broker, MessageId};
 use posthaste_wire::Style;
 
-use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW, headers};
+use super::{Headers, PAYLOAD_BYTES, Subject, TOPIC, WINDOW};
 
 const STREAM: &str = "ORDERS";
 
@@ -31,15 +31,20 @@ impl Stream {
     pub(super) async fn new(url: &str) -> Result<Self> {
         let client = async_nats::connect(url).await?;
         let context = ContextBuilder::new().max_ack_inflight(WINDOW).build(client);
-        context
-            .create_stream(StreamConfig {
-                name: STREAM.to_owned(),
-                subjects: vec![TOPIC.to_owned()],
-                storage: StorageType::File,
-                ..Default::default()
-            })
-            .await?;
-        Ok(Self { url: url.to_owned(), context })
+        let stream = Self { url: url.to_owned(), context };
+        stream.create().await?;
+        Ok(stream)
+    }
+
+    async fn create(&self) -> Result<()> {
+        let config = StreamConfig {
+            name: STREAM.to_owned(),
+            subjects: vec![TOPIC.to_owned()],
+            storage: StorageType::File,
+            ..Default::default()
+        };
+        self.context.create_stream(config).await?;
+        Ok(())
     }
 }
 
@@ -55,19 +60,20 @@ impl Subject for Stream {
 
     async fn plain(&self, messages: usize) -> Result<()> {
         let payload = bytes::Bytes::from_static(&[0xab; PAYLOAD_BYTES]);
-        let mut ours = HeaderMap::new();
-        for (name, value) in headers(Style::Dash) {
-            ours.insert(name, value);
-        }
+        let headers = Headers::new(Style::Dash);
         let mut window = FuturesUnordered::new();
-        for _ in 0..messages {
+        for n in 0..messages {
             if window.len() >= WINDOW
                 && let Some(acknowledged) = window.next().await
             {
                 let _: jetstream::publish::PublishAck = acknowledged?;
             }
-            let mut ours = ours.clone();
-            ours.insert("Nats-Msg-Id", MessageId::fresh().to_string());
+            let id = MessageId::fresh().to_string();
+            let mut ours = HeaderMap::new();
+            for (name, value) in headers.of(n, &id) {
+                ours.insert(name, value.into_owned());
+            }
+            ours.insert("Nats-Msg-Id", id);
             let sent = self.context.publish_with_headers(TOPIC, ours, payload.clone()).await?;
             window.push(sent.into_future());
         }
@@ -78,7 +84,8 @@ impl Subject for Stream {
     }
 
     async fn clear(&self) -> Result<()> {
-        self.context.get_stream(STREAM).await?.purge().await?;
-        Ok(())
+        // Purged, it would still remember the ids.
+        self.context.delete_stream(STREAM).await?;
+        self.create().await
     }
 }

@@ -14,10 +14,10 @@ use lapin::{
     types::{AMQPValue, FieldTable, LongString},
 };
 use posthaste_broker_rabbitmq::{Config, Ordering, RabbitMqBroker};
-use posthaste_core::Broker;
+use posthaste_core::{Broker, MessageId};
 use posthaste_wire::Style;
 
-use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW, headers};
+use super::{Headers, PAYLOAD_BYTES, Subject, TOPIC, WINDOW};
 
 const EXCHANGE: &str = "posthaste";
 
@@ -74,20 +74,21 @@ impl Subject for Queue {
 
     async fn plain(&self, messages: usize) -> Result<()> {
         let payload = [0xab; PAYLOAD_BYTES];
-        let mut ours = FieldTable::default();
-        for (name, value) in headers(Style::Amqp) {
-            ours.insert(name.into(), AMQPValue::LongString(value.into()));
-        }
-        let properties = BasicProperties::default().with_delivery_mode(2).with_headers(ours);
+        let headers = Headers::new(Style::Amqp);
         let options = BasicPublishOptions { mandatory: true, ..Default::default() };
         let mut window = FuturesUnordered::new();
-        for _ in 0..messages {
+        for n in 0..messages {
             if window.len() >= WINDOW {
                 acked(window.next().await)?;
             }
+            let id = MessageId::fresh().to_string();
+            let mut ours = FieldTable::default();
+            for (name, value) in headers.of(n, &id) {
+                ours.insert(name.into(), AMQPValue::LongString(value.into_owned().into()));
+            }
+            let properties = BasicProperties::default().with_delivery_mode(2).with_headers(ours);
             let (exchange, key) = (EXCHANGE.into(), TOPIC.into());
-            let sent =
-                self.channel.basic_publish(exchange, key, options, &payload, properties.clone());
+            let sent = self.channel.basic_publish(exchange, key, options, &payload, properties);
             window.push(sent.await?);
         }
         while !window.is_empty() {

@@ -7,10 +7,10 @@ use anyhow::Result;
 use async_trait::async_trait;
 use futures::{StreamExt, stream::FuturesUnordered};
 use posthaste_broker_redis::{Config, RedisBroker};
-use posthaste_core::Broker;
+use posthaste_core::{Broker, MessageId};
 use posthaste_wire::Style;
 
-use super::{PAYLOAD_BYTES, Subject, TOPIC, WINDOW, headers};
+use super::{Headers, PAYLOAD_BYTES, Subject, TOPIC, WINDOW};
 
 /// A stream of the topic's name.
 pub(super) struct Stream {
@@ -37,24 +37,26 @@ impl Subject for Stream {
 
     async fn plain(&self, messages: usize) -> Result<()> {
         let payload = vec![0xab_u8; PAYLOAD_BYTES];
-        let mut command = cmd("XADD");
-        command.arg(TOPIC).arg("*");
-        for (name, value) in headers(Style::Underscore) {
-            command.arg(name).arg(value);
-        }
-        command.arg("content-type").arg("application/json").arg("data").arg(&payload[..]);
-        let send = || {
-            let (mut connection, command) = (self.connection.clone(), command.clone());
+        let headers = Headers::new(Style::Underscore);
+        let send = |n| {
+            let mut command = cmd("XADD");
+            command.arg(TOPIC).arg("*");
+            let id = MessageId::fresh().to_string();
+            for (name, value) in headers.of(n, &id) {
+                command.arg(name).arg(&*value);
+            }
+            command.arg("content-type").arg("application/json").arg("data").arg(&payload[..]);
+            let mut connection = self.connection.clone();
             async move { command.query_async::<String>(&mut connection).await }
         };
         let mut window = FuturesUnordered::new();
-        for _ in 0..messages {
+        for n in 0..messages {
             if window.len() >= WINDOW
                 && let Some(added) = window.next().await
             {
                 added?;
             }
-            window.push(send());
+            window.push(send(n));
         }
         while let Some(added) = window.next().await {
             added?;
