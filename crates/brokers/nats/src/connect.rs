@@ -32,6 +32,7 @@ use tokio::{
 };
 
 use crate::{
+    answers::Answers,
     config::{Identity, Settings},
     outcome::Trouble,
     streams::Streams,
@@ -41,8 +42,8 @@ use crate::{
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A connection whose server answers none of three pings is given up.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// Unanswered publishes of a session. The relay's window is smaller.
-const UNANSWERED_MAX: usize = 8192;
+/// Answers that may wait to be taken in. More than a relay's shards have on their way.
+const ANSWERS_MAX: usize = 1 << 20;
 /// Time for the driver's tasks to end. They never need it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Subjects remembered that we may not publish to.
@@ -61,6 +62,8 @@ pub(crate) struct Health {
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) context: jetstream::Context,
+    /// Of what is published here.
+    pub(crate) answers: Answers,
     pub(crate) streams: Streams,
     /// Largest message with its headers, as the server says.
     pub(crate) bytes_max: usize,
@@ -126,9 +129,12 @@ impl Session {
                         if is_connected.load(Ordering::Acquire) { NEVER } else { Duration::ZERO }
                     }
                 };
-                let noting = move |event| {
-                    note(&health, &event);
-                    std::future::ready(())
+                let noting = {
+                    let health = health.clone();
+                    move |event| {
+                        note(&health, &event);
+                        std::future::ready(())
+                    }
                 };
                 // Here, because it reads files.
                 let options = options(&settings, within)?;
@@ -136,17 +142,25 @@ impl Session {
                 let client = options.connect(settings.servers).await.map_err(Trouble::Dial)?;
                 is_connected.store(true, Ordering::Release);
                 // Bounded by the caller's deadline instead.
-                let builder = ContextBuilder::new().timeout(NEVER);
-                let context = builder.max_ack_inflight(UNANSWERED_MAX).build(client.clone());
-                Ok((client, context))
+                let context = ContextBuilder::new().timeout(NEVER).build(client.clone());
+                let answers = Answers::new(client.new_inbox());
+                let subscribed = client.subscribe(answers.pattern()).await;
+                let subscriber = subscribed.map_err(|error| Trouble::Local(error.to_string()))?;
+                let collecting = answers.collect(subscriber);
+                tokio::spawn(async move {
+                    collecting.await;
+                    // Without it nothing is answered any more.
+                    health.send_modify(|health| health.is_down = true);
+                });
+                Ok((client, context, answers))
             }
         });
         let Some(connecting) = connecting else { return Err(Trouble::NotDialled) };
-        let (client, context) =
+        let (client, context, answers) =
             connecting.await.map_err(|error| Trouble::Local(error.to_string()))??;
         let bytes_max = client.server_info().max_payload;
         let streams = Streams::new(client.server_info());
-        let session = Self { client, context, streams, bytes_max, health, tasks };
+        let session = Self { client, context, answers, streams, bytes_max, health, tasks };
         session.find_jetstream().await?;
         Ok(session)
     }
@@ -178,6 +192,26 @@ impl Session {
         match health.wait_for(|health| health.is_down || is_denied(health)).await {
             Ok(health) if is_denied(&health) => Trouble::Denied(subject.to_owned()),
             _ => Trouble::Lost,
+        }
+    }
+
+    /// Waits until the connection is lost. Tells meanwhile, whenever there is another, which subjects we
+    /// may not publish to: to these, nothing is answered.
+    pub(crate) async fn no_answers(&self, mut told: impl FnMut(&dyn Fn(&str) -> bool)) {
+        let mut health = self.health.subscribe();
+        loop {
+            {
+                let health = health.borrow_and_update();
+                if health.is_down {
+                    return;
+                }
+                if !health.denied.is_empty() {
+                    told(&|subject| health.denied.iter().any(|denied| denied == subject));
+                }
+            }
+            if health.changed().await.is_err() {
+                return;
+            }
         }
     }
 
@@ -225,6 +259,7 @@ fn options(settings: &Settings, within: Duration) -> Result<ConnectOptions, Trou
         .connection_timeout(within / servers)
         .ping_interval(PING_INTERVAL)
         .request_timeout(None)
+        .subscription_capacity(ANSWERS_MAX)
         .require_tls(settings.requires_tls)
         .ignore_discovered_servers()
         .tls_client_config(tls(settings.ca_file.as_deref())?);

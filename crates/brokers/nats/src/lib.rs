@@ -25,6 +25,7 @@
 //! together with everything in it that was not sent yet, so that no message of it arrives behind a
 //! later copy.
 
+mod answers;
 mod config;
 mod connect;
 mod examine;

@@ -4,14 +4,11 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_nats::{
     HeaderMap, Subject,
-    jetstream::{
-        context::{PublishAckFuture, PublishError, PublishErrorKind},
-        message::PublishMessage,
-    },
+    client::{PublishError, PublishErrorKind},
+    jetstream::context,
 };
 use async_trait::async_trait;
 use foldhash::{HashMap, HashMapExt};
-use futures::FutureExt;
 use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Invalid,
     Outcome, TopicPattern,
@@ -21,6 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
     Config,
+    answers::{Answer, Expected},
     config::Settings,
     connect::{self, Session},
     headers,
@@ -177,8 +175,9 @@ impl NatsBroker {
         let mut waiting: Vec<usize> = (0..part.len()).collect();
         while !waiting.is_empty() {
             let (now, later) = sending.round(waiting).await;
-            let unanswered = sending.hand_over(now).await;
-            sending.answers(unanswered).await;
+            let expected = session.answers.expect(now.len());
+            let sent = sending.hand_over(now, &expected).await;
+            sending.answers(&sent, expected).await;
             waiting = later;
         }
         if sending.is_over {
@@ -195,12 +194,13 @@ impl NatsBroker {
 
 /// Why the driver did not take a message.
 fn not_taken(error: PublishError) -> Trouble {
-    match error.kind() {
+    let kind = match error.kind() {
         // The task that it would go to has ended.
-        PublishErrorKind::Other | PublishErrorKind::BrokenPipe => Trouble::LostBefore,
-        PublishErrorKind::TimedOut => Trouble::NotTaken,
-        _ => Trouble::Answer(error),
-    }
+        PublishErrorKind::Send => return Trouble::LostBefore,
+        PublishErrorKind::MaxPayloadExceeded => context::PublishErrorKind::MaxPayloadExceeded,
+        PublishErrorKind::InvalidSubject => context::PublishErrorKind::Other,
+    };
+    Trouble::Answer(context::PublishError::with_source(kind, error))
 }
 
 /// What is on its way of a key in a round.
@@ -243,9 +243,9 @@ impl<'a> Sending<'a, '_> {
         self.settle(index, outcome);
     }
 
-    /// Gives messages to the driver, in order, and returns what is to be answered.
-    async fn hand_over(&mut self, now: Vec<usize>) -> Vec<(usize, PublishAckFuture)> {
-        let mut unanswered = Vec::with_capacity(now.len());
+    /// Gives messages to the driver, in order, and returns those that it took.
+    async fn hand_over(&mut self, now: Vec<usize>, expected: &Expected<'_>) -> Vec<usize> {
+        let mut taken = Vec::with_capacity(now.len());
         for index in now {
             if self.has_failed(index) {
                 continue;
@@ -256,16 +256,17 @@ impl<'a> Sending<'a, '_> {
             }
             let outgoing = &self.part[index].outgoing;
             let headers = std::mem::take(&mut self.headers[index]);
-            let message = PublishMessage::build().headers(headers).payload(outgoing.body.clone());
             let subject = Subject::from(outgoing.destination.as_ref());
-            let sent = self.session.context.send_publish(subject, message);
+            let (reply, body) = (expected.subject(taken.len()), outgoing.body.clone());
+            let client = &self.session.client;
+            let sent = client.publish_with_reply_and_headers(subject, reply, headers, body);
             match timeout_at(self.until, sent).await {
-                Ok(Ok(answer)) => unanswered.push((index, answer)),
+                Ok(Ok(())) => taken.push(index),
                 Ok(Err(error)) => self.fail(index, &not_taken(error)),
                 Err(_) => self.fail(index, &Trouble::NotTaken),
             }
         }
-        unanswered
+        taken
     }
 
     /// Splits what waits into what may go together now and what has to wait for its answers.
@@ -306,34 +307,31 @@ impl<'a> Sending<'a, '_> {
         (now, later)
     }
 
-    /// Waits for answers, the last one first: they come in the order of the messages as a rule, so the
-    /// others are there by then, and wake nobody.
-    async fn answers(&mut self, mut unanswered: Vec<(usize, PublishAckFuture)>) {
-        let mut alarm = std::pin::pin!(sleep_until(self.until));
-        let last = unanswered.pop();
-        for (index, answer) in last.into_iter().chain(unanswered) {
-            let subject = self.part[index].outgoing.destination.as_ref();
-            let mut answer = answer.into_future();
-            let answered = match (&mut answer).now_or_never() {
-                Some(answered) => Ok(answered),
-                None => tokio::select! {
-                    biased;
-                    answered = &mut answer => Ok(answered),
-                    trouble = self.session.no_answer(subject) => Err(trouble),
-                    () = &mut alarm => Err(Trouble::Silence),
-                },
-            };
-            match answered {
-                // A duplicate is stored, too: an earlier copy is.
-                Ok(Ok(_)) => self.settle(index, Outcome::Acked),
-                Ok(Err(error)) => {
-                    let trouble = match error.kind() {
-                        PublishErrorKind::StreamNotFound => self.nobody(subject).await,
-                        _ => Trouble::Answer(error),
-                    };
+    /// Waits for answers, until there are no more to expect.
+    async fn answers(&mut self, sent: &[usize], expected: Expected<'_>) {
+        let (session, part) = (self.session, self.part);
+        let subject = |place: usize| part[sent[place]].outgoing.destination.as_ref();
+        let none = tokio::select! {
+            biased;
+            () = expected.all(sent.len()) => Trouble::Silence,
+            () = session.no_answers(|denied| {
+                expected.deny(|place| place < sent.len() && denied(subject(place)));
+            }) => Trouble::Lost,
+            () = sleep_until(self.until) => Trouble::Silence,
+        };
+        for (answer, &index) in expected.take().into_iter().zip(sent) {
+            match answer {
+                Some(Answer::Stored) => self.settle(index, Outcome::Acked),
+                Some(Answer::Nobody) => {
+                    let trouble = self.nobody(&part[index].outgoing.destination).await;
                     self.fail(index, &trouble);
                 }
-                Err(trouble) => self.fail(index, &trouble),
+                Some(Answer::Refused(error)) => self.fail(index, &Trouble::Answer(error)),
+                Some(Answer::Denied) => {
+                    let subject = part[index].outgoing.destination.to_string();
+                    self.fail(index, &Trouble::Denied(subject));
+                }
+                None => self.fail(index, &none),
             }
         }
     }
