@@ -19,7 +19,7 @@ use crate::{
 /// Parked messages tried again at a time.
 const DUE_MESSAGES_MAX: u32 = 64;
 /// Calls that what may be in flight is shared among, so that one is prepared while others are answered.
-const CALLS_BESIDE: usize = 4;
+const CALLS_BESIDE: usize = 8;
 /// Probes with one message, all unanswered, after which another has to be tried.
 const PROBES_ALONE_MAX: u32 = 3;
 /// An adapter that ignores its deadline is given up after this much more.
