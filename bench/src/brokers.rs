@@ -10,7 +10,7 @@ mod redis;
 use std::{
     borrow::Cow,
     sync::Arc,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, bail};
@@ -74,7 +74,8 @@ impl Headers {
                 Value::Key => format!("customer-{}", n % 10_000).into(),
                 Value::Sequence => format!("{n:020}").into(),
                 Value::Time => {
-                    humantime::format_rfc3339_micros(SystemTime::now()).to_string().into()
+                    let at = UNIX_EPOCH + Duration::from_micros(n as u64);
+                    humantime::format_rfc3339_micros(at).to_string().into()
                 }
             };
             (&**name, value)
