@@ -186,3 +186,67 @@ fn answer(message: &Message) -> Answer {
         Err(error) => other(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn message(status: Option<StatusCode>, payload: &'static str) -> Message {
+        Message {
+            subject: "inbox.0-0".into(),
+            reply: None,
+            payload: payload.into(),
+            headers: None,
+            status,
+            description: None,
+            length: payload.len(),
+        }
+    }
+
+    #[test]
+    fn only_a_place_in_a_stream_is_stored() {
+        let said = |payload| answer(&message(None, payload));
+        assert!(matches!(said(r#"{"stream":"S","seq":1}"#), Answer::Stored));
+        let duplicate = r#"{"stream":"S","seq":1,"duplicate":true,"domain":"d"}"#;
+        assert!(matches!(said(duplicate), Answer::Stored));
+        let refused = r#"{"error":{"code":400,"err_code":10054,"description":"too large"}}"#;
+        let both = r#"{"stream":"S","seq":0,"error":{"code":503,"err_code":10077}}"#;
+        for payload in [refused, both, "{}", r#"{"stream":"S"}"#, "", "+OK"] {
+            assert!(matches!(said(payload), Answer::Refused(_)), "{payload}");
+        }
+        let nobody = message(Some(StatusCode::NO_RESPONDERS), "");
+        assert!(matches!(answer(&nobody), Answer::Nobody));
+    }
+
+    #[test]
+    fn a_call_ends_with_its_last_answer_and_has_its_own_alone() {
+        let answers = Answers::new("inbox".to_owned());
+        let (first, second) = (answers.expect(3), answers.expect(1));
+        assert_eq!(second.subject(0), "inbox.1-0");
+        assert_eq!(place("1-0"), Some((1, 0)));
+        assert_eq!((place("x-0"), place("10"), place("1-")), (None, None, None));
+        let arrive = |call: u64, place| {
+            if let Some(call) = lock(&answers.calls).get_mut(&call) {
+                call.arrived(place, Answer::Stored);
+            }
+        };
+        {
+            // The third was never sent.
+            let mut both = std::pin::pin!(first.all(2));
+            arrive(0, 1);
+            arrive(0, 1);
+            assert!((&mut both).now_or_never().is_none(), "one answer, twice");
+            arrive(1, 0);
+            assert!((&mut both).now_or_never().is_none(), "another's answer");
+            first.deny(|place| place < 2);
+            assert!(both.now_or_never().is_some());
+        }
+        let found = first.take();
+        assert!(matches!(found[..], [Some(Answer::Denied), Some(Answer::Stored), None]));
+        arrive(0, 2);
+        drop(second);
+        assert!(lock(&answers.calls).is_empty(), "nothing is kept for nobody");
+    }
+}

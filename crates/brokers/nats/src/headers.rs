@@ -104,16 +104,19 @@ pub(crate) fn map(
     Ok((map, bytes))
 }
 
-/// The driver's form of a name, if it can have it. Nearly all messages have the same names, so those
-/// that came first are kept.
+/// The driver's form of a name, if it can have it. Nearly all messages have the same names in the same
+/// order, so those that came first are kept, and looked for behind the one that was wanted last.
 fn known(name: &str) -> Option<HeaderName> {
     const KNOWN_MAX: usize = 32;
     thread_local! {
-        static KNOWN: RefCell<Vec<HeaderName>> = const { RefCell::new(Vec::new()) };
+        static KNOWN: RefCell<(Vec<HeaderName>, usize)> = const { RefCell::new((Vec::new(), 0)) };
     }
-    KNOWN.with_borrow_mut(|known| {
-        if let Some(known) = known.iter().find(|known| AsRef::<str>::as_ref(*known) == name) {
-            return Some(known.clone());
+    KNOWN.with_borrow_mut(|(known, next)| {
+        let is_it = |place: &usize| AsRef::<str>::as_ref(&known[*place]) == name;
+        let (before, behind) = (0..*next, *next..known.len());
+        if let Some(place) = behind.chain(before).find(is_it) {
+            *next = (place + 1) % known.len();
+            return Some(known[place].clone());
         }
         let parsed: HeaderName = name.parse().ok().filter(|_| !name.is_empty())?;
         if known.len() < KNOWN_MAX {

@@ -246,6 +246,7 @@ impl<'a> Sending<'a, '_> {
     /// Gives messages to the driver, in order, and returns those that it took.
     async fn hand_over(&mut self, now: Vec<usize>, expected: &Expected<'_>) -> Vec<usize> {
         let mut taken = Vec::with_capacity(now.len());
+        let mut subject = Subject::from_static("");
         for index in now {
             if self.has_failed(index) {
                 continue;
@@ -256,10 +257,12 @@ impl<'a> Sending<'a, '_> {
             }
             let outgoing = &self.part[index].outgoing;
             let headers = std::mem::take(&mut self.headers[index]);
-            let subject = Subject::from(outgoing.destination.as_ref());
+            if *subject != *outgoing.destination {
+                subject = Subject::from(outgoing.destination.as_ref());
+            }
             let (reply, body) = (expected.subject(taken.len()), outgoing.body.clone());
             let client = &self.session.client;
-            let sent = client.publish_with_reply_and_headers(subject, reply, headers, body);
+            let sent = client.publish_with_reply_and_headers(subject.clone(), reply, headers, body);
             match timeout_at(self.until, sent).await {
                 Ok(Ok(())) => taken.push(index),
                 Ok(Err(error)) => self.fail(index, &not_taken(error)),
