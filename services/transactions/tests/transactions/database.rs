@@ -76,6 +76,27 @@ async fn r4_05_two_hundred_requests_share_25_connections() {
     assert!(most <= MOST, "{most}");
 }
 
+#[tokio::test]
+async fn r4_05_connections_that_end_while_they_rest_fail_nobody() {
+    let api = Api::on(Bed::postgres().await).await;
+    let ours = "FROM pg_stat_activity WHERE datname = current_database() \
+                AND application_name <> 'test' AND backend_type = 'client backend'";
+    let awake = format!("SELECT 'row' {ours} AND state_change > now() - interval '1.5 seconds'");
+    for _ in 0..3 {
+        // Every kind of calls keeps the connection that it used.
+        let id = api.create(&transfer("user-a", "user-b", 1)).await;
+        assert_eq!(api.get(&format!("{PATH}/{id}")).await.status, 200);
+        assert_eq!(api.balance("user-a").await, "0");
+        eventually("all connections rest", async || match api.bed.texts(&awake).await.len() {
+            0 => Ok(()),
+            count => Err(count),
+        })
+        .await;
+        let ended = api.bed.texts(&format!("SELECT pg_terminate_backend(pid)::text {ours}")).await;
+        assert!(ended.len() >= 3, "{ended:?}");
+    }
+}
+
 /// D3-09: what is wrong with the database is not the client's to know.
 #[tokio::test]
 async fn r1_17_a_database_that_goes_away_and_comes_back() {
