@@ -2,13 +2,14 @@
 
 mod support;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use posthaste_broker_tcp::{Config, Frames, TcpBroker};
 use posthaste_core::{Broker, Delivery, Message};
 use posthaste_fixtures::Port;
 use support::{
-    Consumer, DEADLINE, Peer, SHORT, all, delivery, event, events, native_ack, publish, within,
+    Consumer, DEADLINE, Peer, SHORT, all, delivery, event, events, native_ack, noticed, publish,
+    within,
 };
 
 /// Takes a frame on the next connection and acknowledges all of it.
@@ -247,8 +248,7 @@ async fn connection_closed_while_idle_is_replaced_without_a_failure() {
     for _ in 0..3 {
         let peer = recovers(&consumer, &broker).await;
         drop(peer);
-        // Lets the runtime hear of it.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        noticed().await;
     }
     broker.close().await;
 }

@@ -2,15 +2,14 @@
 
 mod support;
 
-use std::time::Duration;
-
 use posthaste_broker_tcp::{Config, Frames, TcpSubscriber, subscribe};
 use posthaste_core::{Incoming, Message, Sharing, Start, Subscriber, Subscription};
 use posthaste_fixtures::{Port, eventually};
 use posthaste_wire::{Profile, Wire};
 use serde_json::json;
 use support::{
-    DEADLINE, Peer, SHORT, all, broker_to, delivery, event, events, publish, subscriber, within,
+    DEADLINE, Peer, SHORT, all, broker_to, delivery, event, events, noticed, publish, subscriber,
+    within,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -155,10 +154,7 @@ async fn unacknowledged_comes_again_on_the_next_connection() {
     subscriber.acknowledge(first.receipt).await.unwrap();
     assert_eq!(peer.json().await, ack("b", 1));
     drop(peer);
-    // Lets the runtime hear of it, and then the task that waits for it.
-    for _ in 0..2 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    noticed().await;
     // Of the third nothing is seen before the batch comes again.
     assert_quiet(&mut subscriber).await;
     assert!(subscriber.acknowledge(second.receipt).await.is_err(), "it will come again");

@@ -12,7 +12,7 @@ use posthaste_relay::{Relay, Route, Settings, TokioClock};
 use posthaste_store_memory::MemoryStore;
 use serde_json::Value;
 use support::{Consumer, Peer, native_ack, original_ack, within};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 const EVENTS: usize = 600;
@@ -131,12 +131,17 @@ async fn take(peer: &mut Peer, line: &str, deed: Deed, replica: &mut Replica) ->
     matches!(deed, Deed::Good | Deed::AckTwice | Deed::LoseAck)
 }
 
-/// Consumes until everything has come; badly at first, every other frame.
-async fn consume(address: SocketAddr, first: TcpListener, seed: u64) -> Replica {
+/// Consumes until everything has come; badly at first, every other frame. Counts the frames.
+async fn consume(
+    address: SocketAddr,
+    first: TcpListener,
+    seed: u64,
+    frames: watch::Sender<usize>,
+) -> Replica {
     let mut replica = Replica::default();
     let mut deeds: Vec<Deed> = DEEDS.to_vec();
     fastrand::Rng::with_seed(seed).shuffle(&mut deeds);
-    let (mut listener, mut frames) = (first, 0);
+    let mut listener = first;
     while replica.applied.len() < EVENTS {
         let (stream, _) = listener.accept().await.expect("a connection");
         let mut peer = Peer::new(stream);
@@ -145,8 +150,8 @@ async fn consume(address: SocketAddr, first: TcpListener, seed: u64) -> Replica 
             if line.is_empty() {
                 break;
             }
-            frames += 1;
-            let bad = if frames % 2 == 1 { deeds.pop() } else { None };
+            frames.send_modify(|count| *count += 1);
+            let bad = if *frames.borrow() % 2 == 1 { deeds.pop() } else { None };
             if !take(&mut peer, &line, bad.unwrap_or(Deed::Good), &mut replica).await {
                 break;
             }
@@ -164,16 +169,19 @@ async fn bind_again(address: SocketAddr) -> TcpListener {
     TcpListener::from_std(listener).expect("a runtime")
 }
 
-async fn nothing_is_lost_and_nothing_counts_twice(frames: Frames, seed: u64) {
+async fn nothing_is_lost_and_nothing_counts_twice(form: Frames, seed: u64) {
     let port = Port::hold();
     let consumer = Consumer::start_at(port.address()).await;
-    let (address, broker) = (consumer.address(), consumer.broker(frames));
+    let (address, broker) = (consumer.address(), consumer.broker(form));
     let relay = run(Arc::new(broker));
-    let consuming = tokio::spawn(consume(address, consumer.listener, seed));
+    let (count, mut frames) = watch::channel(0);
+    let consuming = tokio::spawn(consume(address, consumer.listener, seed, count));
     // In bursts, so that newer events come while an older batch is outstanding.
     for start in (0..EVENTS).step_by(BURST) {
+        let before = *frames.borrow();
         relay.like(start..start + BURST);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let next = frames.wait_for(|count| *count > before);
+        within("a frame", next).await.expect("it consumes until everything has come");
     }
     let replica = tokio::time::timeout(Duration::from_secs(90), consuming).await;
     let replica = replica.expect("everything comes in time").expect("no panic");

@@ -24,6 +24,14 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// The deadline of calls that will not be answered.
 pub(crate) const SHORT: Duration = Duration::from_secs(2);
 
+/// Lets the runtime hear of what is in this machine's hands already, and those whom it concerns act on
+/// it: everything runs on one thread, and each turn asks the system for news.
+pub(crate) async fn noticed() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Waits for what must come.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(Duration::from_secs(90), future).await;
@@ -143,7 +151,7 @@ impl Peer {
     pub(crate) async fn drip(&mut self, text: &str) {
         for byte in text.bytes() {
             self.send([byte]).await;
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            noticed().await;
         }
     }
 
