@@ -23,7 +23,7 @@ const LIFETIME_MAX: Duration = Duration::from_secs(5 * 60);
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// A connection that has rested for longer may have been closed by the server, so it is tried before it is
 /// given out.
-const RESTED_MAX: Duration = Duration::from_secs(1);
+pub const RESTED_MAX: Duration = Duration::from_secs(1);
 
 /// How long a request waits for a connection before it is told that there is none.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use services_web::database::RESTED_MAX;
 use sqlx::{PgPool, Postgres, pool::PoolConnection};
-
-/// One that has rested for longer may have been closed by the server, so the pool looks at it.
-const RESTED_MAX: Duration = Duration::from_secs(1);
 
 /// After this it goes back to the pool, which ends those that are old.
 const KEPT_MAX: Duration = Duration::from_secs(60);
