@@ -22,6 +22,7 @@ cases! { "parked";
         long_error_is_shortened,
         parking_twice_changes_nothing,
         age_goes_on,
+        time_of_enqueueing_stays,
         followers_wait_behind_the_head_in_order,
         limit_never_splits_a_follower_from_its_head,
         bytes_bound_what_is_due,
@@ -204,6 +205,19 @@ async fn age_goes_on(kit: Kit) -> Result<(), StoreError> {
     kit.bed.advance(HOUR).await;
     let age = kit.store.due(&lease, 100, usize::MAX).await?.messages[0].age;
     assert!((HOUR * 2..HOUR * 3).contains(&age), "{age:?} after two hours");
+    Ok(())
+}
+
+/// To the last digit: every copy of a message tells the same time.
+async fn time_of_enqueueing_stays(kit: Kit) -> Result<(), StoreError> {
+    let lease = kit.serving().await?.lease;
+    kit.commit(&[keyed("k", 1)]).await?;
+    let fetched = kit.read_log().await?.remove(0);
+    let later = fetched.age + HOUR;
+    let old = Park { age: later, ..park(fetched.seq, &fetched.message, refused(1, NOW)) };
+    settle(&kit, &lease, vec![old]).await?;
+    let parked = kit.store.due(&lease, 100, usize::MAX).await?.messages.remove(0);
+    assert_eq!(parked.enqueued_at, fetched.enqueued_at);
     Ok(())
 }
 

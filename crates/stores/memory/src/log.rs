@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use posthaste_core::{Message, Seq};
 
 use crate::{
     LogRow,
+    parked::instant,
     snapshot::{Coverage, View},
 };
 
@@ -89,6 +90,11 @@ impl Log {
     /// Every committed message, in seq order.
     pub(crate) fn committed(&self) -> impl DoubleEndedIterator<Item = &Message> {
         self.visible(0, Seq::MAX).map(|(_, row)| &row.message)
+    }
+
+    /// When the message was enqueued.
+    pub(crate) fn enqueued_at(&self, seq: Seq) -> Option<SystemTime> {
+        self.rows.get(&seq).map(|row| instant(row.created_at, Duration::ZERO))
     }
 
     /// Committed rows above one seq, up to another, in seq order.

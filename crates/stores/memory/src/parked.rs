@@ -10,7 +10,7 @@ use posthaste_core::{
     ParkedView, Repark, Seq, Settlement, Shard, bucket,
 };
 
-use crate::State;
+use crate::{State, log::Log};
 
 /// A route's parked messages.
 #[derive(Default)]
@@ -40,6 +40,7 @@ impl Lane {
 /// One parked message.
 struct Row {
     message: Message,
+    enqueued_at: SystemTime,
     /// Its age when it was parked.
     age: Duration,
     parked_at: Duration,
@@ -58,9 +59,10 @@ struct Row {
 }
 
 impl Row {
-    fn new(park: &Park, now: Duration) -> Self {
+    fn new(park: &Park, enqueued_at: SystemTime, now: Duration) -> Self {
         let mut row = Self {
             message: park.message.clone(),
+            enqueued_at,
             age: park.age,
             parked_at: now,
             state: ParkState::Retrying,
@@ -121,17 +123,19 @@ impl Row {
 
 impl Parking {
     /// Writes a settlement's part, of which nothing is parked again if it is repeated; returns the keys
-    /// it touched that nothing holds any more.
+    /// it touched that nothing holds any more. The log knows when messages were enqueued.
     pub(crate) fn settle(
         &mut self,
         settlement: &Settlement,
+        log: &Log,
         is_repeated: bool,
         now: Duration,
     ) -> Vec<String> {
         let mut touched = BTreeSet::new();
         for park in &settlement.park {
             let seq = park.report.seq;
-            let row = Row::new(park, now);
+            let enqueued_at = log.enqueued_at(seq).unwrap_or_else(|| instant(now, park.age));
+            let row = Row::new(park, enqueued_at, now);
             touched.insert(row.lane(seq));
             if !is_repeated {
                 self.rows.entry(seq).or_insert(row);
@@ -335,7 +339,7 @@ fn parked(seq: Seq, row: &Row, now: Duration) -> Parked {
         attempts: row.attempts,
         unknowns: row.unknowns,
         redriven: row.redriven,
-        enqueued_at: instant(row.parked_at, row.age),
+        enqueued_at: row.enqueued_at,
         age: row.age(now),
     }
 }
@@ -352,9 +356,9 @@ fn view(route: &str, seq: Seq, row: &Row, now: Duration) -> ParkedView {
         redriven: row.redriven,
         first_error: row.first_error.clone(),
         last_error: row.last_error.clone(),
-        created_at: date(row.parked_at, row.age),
-        parked_at: date(row.parked_at, Duration::ZERO),
-        state_at: date(row.state_at, Duration::ZERO),
+        created_at: date(row.enqueued_at),
+        parked_at: date(instant(row.parked_at, Duration::ZERO)),
+        state_at: date(instant(row.state_at, Duration::ZERO)),
         next_attempt_in: is_planned.then(|| row.due_at.saturating_sub(now)),
         acted: row.acted.clone(),
     }
@@ -366,6 +370,6 @@ pub(crate) fn instant(at: Duration, less: Duration) -> SystemTime {
     UNIX_EPOCH + (START + at).saturating_sub(less)
 }
 
-fn date(at: Duration, less: Duration) -> String {
-    humantime::format_rfc3339_millis(instant(at, less)).to_string()
+fn date(at: SystemTime) -> String {
+    humantime::format_rfc3339_millis(at).to_string()
 }

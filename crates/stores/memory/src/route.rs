@@ -93,7 +93,7 @@ impl State {
             route.shards.iter_mut().for_each(ShardState::fence);
             route.log = Uuid::new_v4();
             let settlement = Settlement { park: waiting, ..Settlement::default() };
-            route.parked.settle(&settlement, false, now);
+            route.parked.settle(&settlement, &self.log, false, now);
         }
     }
 

@@ -41,7 +41,8 @@ impl State {
             let is_within = coverage.is_within(*seq, barrier);
             route.keep_barrier_ahead(is_within, coverage.seq(), &view);
         }
-        let unblocked = route.parked.settle(settlement, is_repeated, now);
+        let route = self.routes.get_mut(&lease.route).expect("found above");
+        let unblocked = route.parked.settle(settlement, &self.log, is_repeated, now);
         Ok(Settled { unblocked, horizon: snapshot::horizon(&view) })
     }
 }

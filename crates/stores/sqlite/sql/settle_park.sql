@@ -1,13 +1,15 @@
 -- settle_park: puts a message aside; one that is there already stays as it is. Who has to wait for
 -- an older one of the key is settled afterwards (hold_followers).
--- Concurrency: behind the fence, in its transaction. Index: primary key.
+-- Concurrency: behind the fence, in its transaction. Index: primary key; that of the outbox for the
+-- exact time of creation, where it still has the row.
 INSERT INTO posthaste_parked (
     route, seq, bucket, id, topic, key, type, headers, content_type, created_at,
     state, blocks, attempts, unknowns,
     first_error_class, first_error, last_error_class, last_error,
     parked_at, state_at, next_attempt_at, payload)
 VALUES (
-    ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
+    ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
+    coalesce((SELECT created_at FROM posthaste_outbox WHERE seq = ?2), ?10),
     ?11, ?12, ?13, ?14,
     ?15, ?16, ?15, ?16,
     ?17, ?17, ?18, ?19)
