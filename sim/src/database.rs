@@ -366,6 +366,10 @@ impl InboxStore for Pool {
         Ok(false)
     }
 
+    async fn forget_log(&self, _: &str, _: Uuid) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     async fn inbox_status(&self) -> Result<Vec<InboxStatus>, StoreError> {
         Ok(Vec::new())
     }

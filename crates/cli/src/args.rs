@@ -264,7 +264,7 @@ pub(crate) struct InboxStatusArgs {
 /// `inbox adopt`.
 #[derive(Debug, Args)]
 pub(crate) struct InboxAdoptArgs {
-    /// The consumer that stopped with PH-3003
+    /// The consumer that stopped with PH-3003 or PH-3004
     #[arg(long)]
     pub(crate) consumer: String,
     /// The source its messages come from
@@ -273,6 +273,9 @@ pub(crate) struct InboxAdoptArgs {
     /// The log that the error names
     #[arg(long)]
     pub(crate) log: Uuid,
+    /// Forget what the consumer handled of this log: its positions are handed out a second time (PH-3004)
+    #[arg(long)]
+    pub(crate) again: bool,
     /// Who decides; it is kept [default: $USER]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) by: Option<String>,

@@ -207,6 +207,8 @@ async fn consumers_are_shown_and_a_restored_source_is_adopted_by_name() {
     let yes = [&adopt[..], &["--yes"]].concat();
     assert_eq!(t.run(&yes).expect(0), "adopted\n");
     assert_eq!(t.run(&yes).expect(0), "adopted before\n");
+    let again = [&yes[..], &["--again"]].concat();
+    assert_eq!(t.run(&again).expect(0), "adopted again, lanes forgotten: 0\n");
     let other = ["inbox", "adopt", "--consumer", "x", "--source", "/shop", "--log", &log, "--yes"];
     t.run(&other).expect(1);
 }

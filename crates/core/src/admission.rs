@@ -104,6 +104,23 @@ pub enum InboxError {
         /// The log it sends from now.
         log: Uuid,
     },
+    /// The source counts from the beginning again, and does not know it.
+    #[error(
+        "[PH-3004] source `{source_name}` sends message {id} at a position of log {log} where consumer \
+         `{consumer}` has handled an earlier one: it was taken back to a backup without `posthaste \
+         migrate --adopt`; `posthaste inbox adopt --again --consumer {consumer} --source {source_name} \
+         --log {log}` goes on with it, and what it sends again takes effect again"
+    )]
+    ReusedPosition {
+        /// The consumer.
+        consumer: String,
+        /// The source.
+        source_name: String,
+        /// The log whose positions it hands out a second time.
+        log: Uuid,
+        /// The message.
+        id: MessageId,
+    },
 }
 
 impl InboxError {
@@ -115,6 +132,7 @@ impl InboxError {
             Self::NoPosition { .. } => "PH-3001",
             Self::NotOrdered { .. } => "PH-3002",
             Self::OtherLog { .. } => "PH-3003",
+            Self::ReusedPosition { .. } => "PH-3004",
         }
     }
 
@@ -249,16 +267,27 @@ impl InboxRule {
         for (lane, (watermark, _)) in &mut admitted.lanes {
             *watermark = self.lock(connection, lane, sources[lane]).await?;
         }
-        for (lane, place) in &places {
+        for ((lane, place), input) in places.iter().zip(inputs) {
             let (watermark, tally) = admitted.lanes.get_mut(lane).expect("put in above");
-            let judgement = watermark.judge(place);
-            if let Judgement::New { is_reordered, is_impossible } = judgement {
-                watermark.record(place);
-                tally.handled += 1;
-                tally.reordered += u64::from(is_reordered);
-                tally.impossible += u64::from(is_impossible);
-            }
-            admitted.is_new.push(judgement != Judgement::Copy);
+            let is_new = match watermark.judge(place) {
+                Judgement::Copy => false,
+                Judgement::Reused => {
+                    return Err(InboxError::ReusedPosition {
+                        consumer: self.consumer.clone(),
+                        source_name: source_of(input).to_owned(),
+                        log: lane.log,
+                        id: input.id,
+                    });
+                }
+                Judgement::New { is_reordered, is_impossible } => {
+                    watermark.record(place);
+                    tally.handled += 1;
+                    tally.reordered += u64::from(is_reordered);
+                    tally.impossible += u64::from(is_impossible);
+                    true
+                }
+            };
+            admitted.is_new.push(is_new);
         }
         Ok(admitted)
     }
@@ -278,7 +307,8 @@ impl InboxRule {
             lane: lane.to_owned(),
             topic: input.topic.to_owned(),
         };
-        Ok((lane, Place { seq, key: input.key, floor }))
+        let written_at = input.provenance.and_then(|it| it.enqueued_at);
+        Ok((lane, Place { seq, key: input.key, floor, written_at }))
     }
 
     async fn lock(

@@ -201,6 +201,13 @@ pub trait InboxStore: Send + Sync + 'static {
         by: &str,
     ) -> Result<bool, StoreError>;
 
+    /// Forgets what the consumer handled of the log by position: its seqs mean other messages now. How
+    /// many lanes that was. What the source sent before and sends again takes effect again.
+    ///
+    /// # Errors
+    /// As for every call.
+    async fn forget_log(&self, consumer: &str, log: Uuid) -> Result<u64, StoreError>;
+
     /// The picture for people and monitors, by consumer.
     ///
     /// # Errors

@@ -7,8 +7,20 @@
 //!
 //! It is exact because a message's [`Floor`] speaks only of what the broker had acknowledged before
 //! the message was sent: in an ordered lane all of that comes, and so is handled, before it.
+//!
+//! A source that was taken back to a backup hands seqs out a second time, and nobody may have told
+//! its log to take another name. So a watermark also keeps when the latest message that was handled
+//! had been written. A copy was handled, so it was written no later than that; what stands where
+//! something was handled and was written later is no copy. Clocks are compared with themselves only,
+//! and only to find this out.
 
-use std::{collections::BTreeSet, fmt, fmt::Write as _, str::FromStr};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    fmt::Write as _,
+    str::FromStr,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use crate::{Floor, Seq, Shard, bucket};
 
@@ -21,6 +33,15 @@ pub struct Place<'m> {
     pub key: Option<&'m str>,
     /// What its sender knew of those before it.
     pub floor: &'m Floor,
+    /// When it was written, by the clock of its source; the same on every copy.
+    pub written_at: Option<SystemTime>,
+}
+
+impl Place<'_> {
+    fn written_micros(&self) -> Option<u64> {
+        let since = self.written_at?.duration_since(UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_micros()).ok()
+    }
 }
 
 /// Whether a message has been handled.
@@ -28,6 +49,8 @@ pub struct Place<'m> {
 pub enum Judgement {
     /// It has.
     Copy,
+    /// Another has, of the same seq: it was written later than everything that has been handled.
+    Reused,
     /// It has not.
     New {
         /// Something later had been handled: it was parked and sent again, or the lane is not in
@@ -44,6 +67,8 @@ pub enum Judgement {
 pub struct Watermark {
     /// One for every shard of every layout that messages came from; few.
     marks: Vec<Mark>,
+    /// When the latest message that was handled had been written, in microseconds of Unix time.
+    latest: Option<u64>,
 }
 
 /// What has been handled of one shard.
@@ -73,7 +98,7 @@ impl Mark {
     fn raise(&mut self, floor: &Floor) {
         let is_open = |seq: &Seq| !self.covers(*seq) && !self.handled.contains(seq);
         self.missing = floor.missing.iter().copied().filter(is_open).collect();
-        self.handled = self.handled.split_off(&(floor.seq + 1));
+        self.handled = self.handled.split_off(&floor.seq.saturating_add(1));
         self.floor = floor.seq;
     }
 
@@ -87,18 +112,19 @@ impl Watermark {
     #[must_use]
     pub fn judge(&self, place: &Place<'_>) -> Judgement {
         if self.has_handled(place) {
-            return Judgement::Copy;
+            return if self.is_later(place) { Judgement::Reused } else { Judgement::Copy };
         }
-        let floor = place.floor;
-        let own = self.marks.iter().find(|mark| mark.shard == floor.shard);
+        let own = self.marks.iter().find(|mark| mark.shard == place.floor.shard);
         Judgement::New {
             is_reordered: own.is_some_and(|mark| place.seq < mark.highest()),
-            is_impossible: place.seq <= floor.seq && !floor.missing.contains(&place.seq),
+            is_impossible: is_impossible(place),
         }
     }
 
-    /// Notes that the message has been handled, and raises its shard's floor to what it says.
+    /// Notes that the message has been handled, and raises its shard's floor to what it says, unless
+    /// it contradicts itself.
     pub fn record(&mut self, place: &Place<'_>) {
+        self.latest = self.latest.max(place.written_micros());
         let Place { seq, floor, .. } = *place;
         let owners = self.owners(place);
         for &index in &owners {
@@ -109,7 +135,7 @@ impl Watermark {
         if !is_covered {
             own.handled.insert(seq);
         }
-        if floor.seq > own.floor {
+        if floor.seq > own.floor && !is_impossible(place) {
             own.raise(floor);
         }
     }
@@ -129,6 +155,13 @@ impl Watermark {
     fn has_handled(&self, place: &Place<'_>) -> bool {
         self.marks.iter().any(|mark| mark.handled.contains(&place.seq))
             || self.owners(place).iter().any(|&index| self.marks[index].covers(place.seq))
+    }
+
+    /// Whether it was written later than everything that has been handled. A copy without a key may
+    /// come in another lane than the first, so of those this says nothing.
+    fn is_later(&self, place: &Place<'_>) -> bool {
+        let times = self.latest.zip(place.written_micros());
+        place.key.is_some() && times.is_some_and(|(latest, written)| written > latest)
     }
 
     /// The shards that can have sent the message: the one it came from, and those of other layouts
@@ -157,9 +190,14 @@ impl Watermark {
     }
 }
 
-/// `0of4/123/17,12/+1x9,30;1of4/…`: per shard its floor, what is missing and what is handled. Seqs
-/// are distances: of the missing from 0 and from each other, of the handled from the floor and from
-/// each other; `x9` is nine more in a row.
+/// Whether the floor says that the message had been acknowledged before it was sent.
+fn is_impossible(place: &Place<'_>) -> bool {
+    place.seq <= place.floor.seq && !place.floor.missing.contains(&place.seq)
+}
+
+/// `0of4/123/17,12/1x9,30;1of4/…;@1763312345000000`: per shard its floor, what is missing and what is
+/// handled; last, when the latest was written. Seqs are distances: of the missing from 0 and from each
+/// other, of the handled from the floor and from each other; `x9` is nine more in a row.
 impl fmt::Display for Watermark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, mark) in self.marks.iter().enumerate() {
@@ -168,7 +206,7 @@ impl fmt::Display for Watermark {
             let (missing, handled) = (distances(0, missing), distances(*floor, handled));
             write!(f, "{between}{}of{}/{floor}/{missing}/{handled}", shard.index, shard.of)?;
         }
-        Ok(())
+        self.latest.map_or(Ok(()), |latest| write!(f, ";@{latest}"))
     }
 }
 
@@ -186,7 +224,7 @@ fn distances(from: Seq, seqs: &BTreeSet<Seq>) -> String {
             let _ = write!(text, "{}", seq - last);
         }
         last = seq;
-        if ahead.peek() == Some(&(seq + 1)) {
+        if ahead.peek().is_some_and(|next| next - seq == 1) {
             run += 1;
         } else if run > 0 {
             let _ = write!(text, "x{run}");
@@ -200,10 +238,15 @@ impl FromStr for Watermark {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let marks = text.split(';').filter(|part| !part.is_empty()).map(|part| {
-            mark(part).ok_or_else(|| format!("`{part}` is no shard's part of a watermark"))
-        });
-        Ok(Self { marks: marks.collect::<Result<_, _>>()? })
+        let mut watermark = Self::default();
+        for part in text.split(';').filter(|part| !part.is_empty()) {
+            let bad = || format!("`{part}` is no part of a watermark");
+            match part.strip_prefix('@') {
+                Some(latest) => watermark.latest = Some(latest.parse().map_err(|_| bad())?),
+                None => watermark.marks.push(mark(part).ok_or_else(bad)?),
+            }
+        }
+        Ok(watermark)
     }
 }
 

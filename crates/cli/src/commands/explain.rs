@@ -120,6 +120,12 @@ const CATALOGUE: &[Entry] = &[
          outboxes of one source send the topic. Once that is clear: `posthaste inbox adopt`; what \
          it sends again takes effect again.",
     ),
+    (
+        "PH-3004",
+        "a source hands out positions a second time, under the same log",
+        "It was taken back to a backup without `posthaste migrate --adopt`. `posthaste inbox adopt \
+         --again` goes on with it; what it sends again takes effect again.",
+    ),
 ];
 
 /// Runs it.

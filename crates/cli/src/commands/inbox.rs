@@ -84,7 +84,7 @@ async fn adopt(
     inbox: &dyn InboxStore,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let InboxAdoptArgs { consumer, source, log, .. } = args;
+    let InboxAdoptArgs { consumer, source, log, again, .. } = args;
     terminal.note(&format!(
         "messages that source {source} sent before and sends again from log {log} take effect again \
          at consumer {consumer}"
@@ -101,6 +101,11 @@ async fn adopt(
     let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
     let by = args.by.clone().or_else(user).unwrap_or_else(|| "unknown".to_owned());
     let is_new = inbox.adopt_log(consumer, source, *log, &by).await?;
-    writeln!(terminal.out, "{}", if is_new { "adopted" } else { "adopted before" })?;
+    if *again {
+        let lanes = inbox.forget_log(consumer, *log).await?;
+        writeln!(terminal.out, "adopted again, lanes forgotten: {lanes}")?;
+    } else {
+        writeln!(terminal.out, "{}", if is_new { "adopted" } else { "adopted before" })?;
+    }
     Ok(ExitCode::SUCCESS)
 }

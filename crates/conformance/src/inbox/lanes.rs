@@ -1,8 +1,11 @@
 //! Cases of what is known by position.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
-use posthaste_core::{InboxError, InboxMode, Incoming, Input, Message, StoreErrorKind};
+use posthaste_core::{InboxError, InboxMode, Incoming, Input, Message, Seq, StoreErrorKind};
 use uuid::Uuid;
 
 use super::{
@@ -18,6 +21,7 @@ cases!("lanes": [
     lanes_topics_and_consumers_are_apart,
     what_a_watermark_cannot_judge_is_refused,
     another_log_is_refused_until_it_is_adopted,
+    a_position_that_is_handed_out_twice_is_no_copy,
     reorderings_and_contradictions_are_counted,
 ]);
 
@@ -129,6 +133,34 @@ async fn another_log_is_refused_until_it_is_adopted(bed: Arc<dyn Bed>) -> Result
     let mut elsewhere = placed(Uuid::now_v7(), 1, 0);
     elsewhere.provenance.source = Some("/other".to_owned());
     assert!(takes_effect(&bed, &rule(WATERMARK), &elsewhere).await?, "another source's first");
+    Ok(())
+}
+
+async fn a_position_that_is_handed_out_twice_is_no_copy(
+    bed: Arc<dyn Bed>,
+) -> Result<(), InboxError> {
+    let log = Uuid::now_v7();
+    let written = |seq: Seq, hour: u64| {
+        let mut message = placed(log, seq, seq - 1);
+        let since = hour * 3_600 + seq.unsigned_abs();
+        message.provenance.enqueued_at = Some(UNIX_EPOCH + Duration::from_secs(since));
+        message
+    };
+    for seq in 1..=60 {
+        assert!(takes_effect(&bed, &rule(WATERMARK), &written(seq, 1)).await?);
+    }
+    // The source is taken back to 30, and nobody says so.
+    let refused = takes_effect(&bed, &rule(WATERMARK), &written(31, 2)).await;
+    let text = format!("{}", refused.as_ref().expect_err("never dropped in silence"));
+    assert!(matches!(refused, Err(InboxError::ReusedPosition { .. })), "{text}");
+    assert!(text.contains("inbox adopt --again --consumer billing --source /shop"), "{text}");
+    assert!(!takes_effect(&bed, &rule(WATERMARK), &written(31, 1)).await?, "that is a copy");
+    assert_eq!(bed.inbox_store().forget_log("another", log).await?, 0);
+    assert_eq!(bed.inbox_store().forget_log(CONSUMER, log).await?, 1);
+    for seq in 31..=60 {
+        assert!(takes_effect(&bed, &rule(WATERMARK), &written(seq, 2)).await?);
+        assert!(!takes_effect(&bed, &rule(WATERMARK), &written(seq, 2)).await?);
+    }
     Ok(())
 }
 

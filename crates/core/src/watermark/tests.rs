@@ -1,7 +1,10 @@
 //! The rule on known cases, and attacked by a model of relays that crash, park, reshard and send
 //! again in another order, and of brokers that redeliver.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use fastrand::Rng;
 use uuid::Uuid;
@@ -18,13 +21,19 @@ fn whole(seq: Seq, missing: &[Seq]) -> Floor {
     floor(Shard::WHOLE, seq, missing)
 }
 
+/// Some time, not always in the order of seqs.
+fn written(seq: Seq) -> Option<SystemTime> {
+    let seq = seq.unsigned_abs();
+    Some(UNIX_EPOCH + Duration::from_micros(1_000 + seq + seq * 7 % 20))
+}
+
 fn judge(mark: &Watermark, seq: Seq, floor: &Floor) -> Judgement {
-    mark.judge(&Place { seq, key: Some("k"), floor })
+    mark.judge(&Place { seq, key: Some("k"), floor, written_at: None })
 }
 
 fn take(mark: &mut Watermark, seq: Seq, floor: &Floor) {
     assert_ne!(judge(mark, seq, floor), Judgement::Copy, "{seq} is new: {mark}");
-    mark.record(&Place { seq, key: Some("k"), floor });
+    mark.record(&Place { seq, key: Some("k"), floor, written_at: None });
     assert_eq!(judge(mark, seq, floor), Judgement::Copy, "{seq} is a copy now: {mark}");
 }
 
@@ -75,14 +84,27 @@ fn contradictions_and_reorderings_are_told_and_still_handled() {
 }
 
 #[test]
+fn a_floor_that_contradicts_itself_covers_nothing() {
+    let mut mark = Watermark::default();
+    take(&mut mark, 5, &whole(0, &[]));
+    take(&mut mark, 9, &whole(9, &[]));
+    for unseen in 6..9 {
+        take(&mut mark, unseen, &whole(0, &[]));
+    }
+    take(&mut mark, Seq::MAX, &whole(Seq::MAX, &[]));
+    take(&mut mark, Seq::MAX - 1, &whole(Seq::MAX, &[Seq::MAX - 1]));
+    assert_eq!(mark.to_string().parse(), Ok(mark));
+}
+
+#[test]
 fn shards_do_not_speak_for_each_other() {
     let mut mark = Watermark::default();
     let [zero, one] = [0, 1].map(|index| Shard { index, of: 2 });
     let keys = keys_of(2);
-    let place = |seq, floor| Place { seq, key: Some(&keys[0]), floor };
+    let place = |seq, floor| Place { seq, key: Some(&keys[0]), floor, written_at: None };
     mark.record(&place(100, &floor(zero, 99, &[])));
     let theirs = floor(one, 0, &[]);
-    let other = Place { seq: 7, key: Some(&keys[1]), floor: &theirs };
+    let other = Place { seq: 7, key: Some(&keys[1]), floor: &theirs, written_at: None };
     assert_eq!(mark.judge(&other), NEW);
 }
 
@@ -95,7 +117,7 @@ fn a_message_that_comes_again_from_another_layout_is_a_copy() {
     let key = &keys_of(2)[0];
     for seq in [0, 6] {
         let again = floor(Shard { index: 0, of: 2 }, seq, &[5][..usize::from(seq > 0)]);
-        let place = Place { seq: 5, key: Some(key), floor: &again };
+        let place = Place { seq: 5, key: Some(key), floor: &again, written_at: None };
         assert_eq!(mark.judge(&place), Judgement::Copy);
     }
 }
@@ -106,11 +128,22 @@ fn the_text_form_round_trips_and_nonsense_is_refused() {
     for _ in 0..200 {
         let mark = Watermark {
             marks: (0..random.u16(0..4)).map(|index| some_mark(index, &mut random)).collect(),
+            latest: random.bool().then(|| random.u64(..)),
         };
         assert_eq!(mark.to_string().parse(), Ok(mark));
     }
-    for bad in ["x", "0of1", "0of1/1", "0of1/1/", "1of1/1//", "0of1/1/x/", "0of1/1///", "0of1/a//"]
-    {
+    for bad in [
+        "x",
+        "@",
+        "@-1",
+        "0of1",
+        "0of1/1",
+        "0of1/1/",
+        "1of1/1//",
+        "0of1/1/x/",
+        "0of1/1///",
+        "0of1/a//",
+    ] {
         assert!(bad.parse::<Watermark>().is_err(), "{bad}");
     }
 }
@@ -297,9 +330,11 @@ impl World {
         };
         self.cursor += 1;
         let key = self.key(sent.seq).map(str::to_owned);
-        let place = Place { seq: sent.seq, key: key.as_deref(), floor: &sent.floor };
+        let (seq, floor) = (sent.seq, &sent.floor);
+        let place = Place { seq, key: key.as_deref(), floor, written_at: written(seq) };
         match self.mark.judge(&place) {
             Judgement::Copy => {}
+            Judgement::Reused => panic!("{seq} is none that was written later: {}", self.mark),
             Judgement::New { is_impossible, .. } => {
                 assert!(!is_impossible, "{} {}", sent.seq, self.mark);
                 *self.effects.entry(sent.seq).or_default() += 1;
@@ -330,6 +365,18 @@ impl World {
         let seqs: BTreeSet<Seq> = self.log.keys().copied().collect();
         assert_eq!(self.effects.keys().copied().collect::<BTreeSet<_>>(), seqs, "none is lost");
         assert!(self.effects.values().all(|&effects| effects == 1), "none takes effect twice");
+        self.restore();
+    }
+
+    /// The source is taken back, and writes other messages where these had been.
+    fn restore(&self) {
+        let written_at = written(self.log.len() as Seq + 20);
+        for sent in &self.lane {
+            let key = self.key(sent.seq);
+            let place = Place { seq: sent.seq, key, floor: &sent.floor, written_at };
+            let expected = if key.is_some() { Judgement::Reused } else { Judgement::Copy };
+            assert_eq!(self.mark.judge(&place), expected, "{} {}", sent.seq, self.mark);
+        }
     }
 }
 
@@ -353,7 +400,7 @@ fn r8_06_a_million_messages_leave_a_handful_of_seqs() {
     let mut kept = 0;
     for seq in 1..=1_000_000 {
         let floor = whole((seq - 1) / 64 * 64, &[]);
-        mark.record(&Place { seq, key: None, floor: &floor });
+        mark.record(&Place { seq, key: None, floor: &floor, written_at: None });
         kept = kept.max(mark.len());
     }
     assert!(kept <= 64, "{kept}");

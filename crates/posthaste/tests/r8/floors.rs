@@ -24,13 +24,13 @@ const MESSAGES: usize = 5;
 
 /// A broker with one lane: keeps everything in the order in which it came, and loses answers.
 #[derive(Default)]
-struct Lane {
+pub(crate) struct Lane {
     arrived: Mutex<Vec<Incoming>>,
     changed: Notify,
 }
 
 impl Lane {
-    fn arrived(&self) -> MutexGuard<'_, Vec<Incoming>> {
+    pub(crate) fn arrived(&self) -> MutexGuard<'_, Vec<Incoming>> {
         self.arrived.lock().expect("nobody panics with it")
     }
 
@@ -42,6 +42,7 @@ impl Lane {
                 source: Some("/shop".to_owned()),
                 seq: Some(delivery.seq),
                 floor: delivery.floor.as_deref().cloned(),
+                enqueued_at: Some(delivery.enqueued_at),
                 ..Provenance::default()
             };
             let (message, lane) = (delivery.message.clone(), Some("lane".into()));

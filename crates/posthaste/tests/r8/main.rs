@@ -5,6 +5,7 @@
 //! - `copies`: the same message many times at once (R8.04, R8.07, R8.09).
 //! - `growth`: what is kept after many messages, and what old ones find (R8.05, R8.06).
 //! - `floors`: a real relay that keeps dying, and a watermark that believes what it says (R8.06).
+//! - `restored`: a source that was taken back to a backup, and nobody said so (R8.06).
 //! - `interleave`: two workers, every order of their calls, a failure at each (R8.10).
 //!
 //! What one call of a store must do is shown by the inbox suite of `posthaste-conformance`, the
@@ -22,4 +23,5 @@ mod desk;
 mod floors;
 mod growth;
 mod interleave;
+mod restored;
 mod shelf;

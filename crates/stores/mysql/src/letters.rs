@@ -121,6 +121,19 @@ impl InboxStore for MySqlStore {
         .await
     }
 
+    async fn forget_log(&self, consumer: &str, log: Uuid) -> Result<u64, StoreError> {
+        let argument = (consumer.to_owned(), log);
+        self.statements("forget_log", argument, |connection, argument| {
+            Box::pin(async move {
+                let forget = sqlx::query(include_str!("../sql/inbox_forget_log.sql"))
+                    .bind(argument.0.as_bytes())
+                    .bind(argument.1.as_bytes().to_vec());
+                Ok(forget.execute(connection).await?.rows_affected())
+            })
+        })
+        .await
+    }
+
     async fn inbox_status(&self) -> Result<Vec<InboxStatus>, StoreError> {
         self.statements("inbox_status", (), |connection, _| {
             Box::pin(async move {

@@ -107,6 +107,18 @@ impl InboxStore for PostgresStore {
         .await
     }
 
+    async fn forget_log(&self, consumer: &str, log: Uuid) -> Result<u64, StoreError> {
+        let consumer = consumer.to_owned();
+        self.call("forget_log", move |connection| {
+            Box::pin(async move {
+                let forget = query(include_str!("../sql/inbox_forget_log.sql"));
+                let forgotten = forget.bind(consumer).bind(log).execute(connection).await?;
+                Ok(forgotten.rows_affected())
+            })
+        })
+        .await
+    }
+
     async fn inbox_status(&self) -> Result<Vec<InboxStatus>, StoreError> {
         self.call("inbox_status", |connection| {
             Box::pin(async move {

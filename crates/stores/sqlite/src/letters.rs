@@ -116,6 +116,20 @@ impl InboxStore for SqliteStore {
             .await
     }
 
+    async fn forget_log(&self, consumer: &str, log: Uuid) -> Result<u64, StoreError> {
+        let consumer = consumer.to_owned();
+        self.tasks
+            .write("forget_log", move |conn| {
+                Box::pin(async move {
+                    let forget = sqlx::query(include_str!("../sql/inbox_forget_log.sql"))
+                        .bind(consumer)
+                        .bind(log.to_string());
+                    Ok(forget.execute(conn).await?.rows_affected())
+                })
+            })
+            .await
+    }
+
     async fn inbox_status(&self) -> Result<Vec<InboxStatus>, StoreError> {
         self.tasks
             .run("inbox_status", move |conn| {
