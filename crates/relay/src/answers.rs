@@ -42,6 +42,7 @@ impl Judge<'_> {
         // Not seeded at random: the order of its entries decides who is sent next.
         let mut lanes: HashMap<LaneId, LaneAnswer, FixedState> = HashMap::default();
         let mut acknowledged = 0;
+        let was_closed = self.gate.is_probing();
         for (id, outcome) in items.into_iter().zip(outcomes) {
             let Some(item) = self.window.item(id) else {
                 continue;
@@ -67,19 +68,26 @@ impl Judge<'_> {
             self.reopen(lane, answer.returned);
         }
         self.events.published(acknowledged);
-        if acknowledged > 0 && self.gate.acknowledged() {
+        let is_proven = acknowledged > 0 && self.gate.acknowledged();
+        if was_closed && !self.gate.is_probing() {
             self.events.resumed();
-            let Self { window, policy, random, events, now, .. } = self;
-            window.set_suspects_aside(*now, |unknowns| {
-                let next = match (unknowns >= UNKNOWNS_MAX, policy.on_dead) {
-                    (false, _) => Next::Retry(policy.backoff.delay(unknowns, random)),
-                    (true, OnDead::Continue) => Next::Dead,
-                    (true, OnDead::Block) => Next::DeadAndBlock,
-                };
-                events.suspected(unknowns, next);
-                next
-            });
         }
+        if is_proven {
+            self.set_suspects_aside();
+        }
+    }
+
+    fn set_suspects_aside(&mut self) {
+        let Self { window, policy, random, events, now, .. } = self;
+        window.set_suspects_aside(*now, |unknowns| {
+            let next = match (unknowns >= UNKNOWNS_MAX, policy.on_dead) {
+                (false, _) => Next::Retry(policy.backoff.delay(unknowns, random)),
+                (true, OnDead::Continue) => Next::Dead,
+                (true, OnDead::Block) => Next::DeadAndBlock,
+            };
+            events.suspected(unknowns, next);
+            next
+        });
     }
 
     /// Returns whether the item goes back to its lane.
@@ -104,10 +112,18 @@ impl Judge<'_> {
     }
 
     fn rejected(&mut self, id: ItemId, failure: Failure) -> bool {
+        let is_probe = self.gate.awaits_probe();
         if !self.gate.refused() {
             let detail = format!("every message is refused, lately: {failure}");
             self.down("unreachable", Failure::new("refuses-everything", detail));
-            return self.window.not_sent(id, None);
+            if !is_probe {
+                return self.window.not_sent(id, None);
+            }
+            // Put off for another to have its try: a run of bad messages, however long, ends with a
+            // good one that shows the broker to be there.
+            let next = Next::Retry(self.policy.backoff.delay(1, self.random));
+            self.window.put_off(id, failure, next, self.now);
+            return false;
         }
         let Some(item) = self.window.item(id) else {
             return false;

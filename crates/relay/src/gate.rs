@@ -38,6 +38,9 @@ pub(crate) struct Gate {
     refusals: u32,
     /// Why it is not open.
     reason: Option<Failure>,
+    /// Whether nothing was acknowledged since the last outage began: a refusal opens the gate, but an
+    /// adapter may refuse without asking the broker.
+    is_unproven: bool,
 }
 
 impl Gate {
@@ -49,6 +52,7 @@ impl Gate {
             failures: 0,
             refusals: 0,
             reason: None,
+            is_unproven: false,
         }
     }
 
@@ -87,24 +91,23 @@ impl Gate {
         self.reason.as_ref().filter(|_| self.state != State::Open)
     }
 
-    /// Tells that a call brought an acknowledgement. Returns whether that ended an outage.
+    /// Whether a probe is on its way.
+    pub(crate) fn awaits_probe(&self) -> bool {
+        self.state == State::Probing
+    }
+
+    /// Tells that a call brought an acknowledgement. Returns whether it is the first since an outage.
     pub(crate) fn acknowledged(&mut self) -> bool {
         self.refusals = 0;
-        match self.state {
+        if let State::Paused { .. } = self.state {
             // A call sent before the outage; the probe decides.
-            State::Paused { .. } => false,
-            State::Open => {
-                self.limit = (self.limit * 2).min(self.limit_max);
-                false
-            }
-            State::Probing => {
-                self.state = State::Open;
-                self.limit = 2.min(self.limit_max);
-                self.failures = 0;
-                self.reason = None;
-                true
-            }
+            return false;
         }
+        self.state = State::Open;
+        self.limit = (self.limit * 2).min(self.limit_max);
+        self.failures = 0;
+        self.reason = None;
+        std::mem::take(&mut self.is_unproven)
     }
 
     /// Tells that a message was refused. Returns whether the refusal counts against the message: it
@@ -137,6 +140,7 @@ impl Gate {
         let pause = PROBE_BACKOFF.delay(self.failures, random);
         self.state = State::Paused { until: now + pause };
         self.limit = 1;
+        self.is_unproven = true;
         self.reason = Some(failure);
         Some(pause)
     }
@@ -178,6 +182,19 @@ mod tests {
         assert!(!gate.acknowledged());
         assert!(gate.is_probing());
         assert!(gate.down(NOW, Failure::new("x", "x"), &mut fastrand::Rng::new()).is_none());
+    }
+
+    #[test]
+    fn a_refused_probe_opens_the_gate_and_an_acknowledgement_proves_it() {
+        let mut gate = Gate::new(64);
+        let pause = down(&mut gate);
+        gate.sent();
+        assert!(gate.refused());
+        assert!(!gate.is_probing());
+        assert_eq!(gate.allowance(NOW + pause, 0), 1);
+        assert!(gate.acknowledged(), "the first since the outage");
+        assert_eq!(gate.allowance(NOW + pause, 0), 2);
+        assert!(!gate.acknowledged());
     }
 
     #[test]

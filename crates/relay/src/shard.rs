@@ -317,7 +317,7 @@ impl Server {
 
     fn settled(&mut self, settled: Settled, work: &Work, took: Duration, now: Duration) {
         self.events.settled(took);
-        self.window.confirmed(work.messages);
+        self.window.confirmed(&work.settlement, work.messages);
         if let Some(position) = &work.settlement.position {
             self.window.floors.settled(position.seq(), settled.horizon);
         }

@@ -82,7 +82,7 @@ pub(crate) struct Window {
     has_skipped: bool,
     /// Messages that left `log` and whose settlement is not confirmed: what a crash would repeat.
     unconfirmed: usize,
-    /// Weight of everything in `log` and `parked`.
+    /// Weight of everything in `log` and `parked`, and of what is put aside until that is written.
     bytes: usize,
     /// Keys with a parked message: later messages of theirs are parked behind it.
     blocked: HashSet<String>,
@@ -218,15 +218,20 @@ impl Window {
 
     /// The broker refused it: put it aside as `next` says, and with it what waits behind it.
     pub(crate) fn refused(&mut self, id: ItemId, failure: Failure, next: Next, now: Duration) {
-        let Some(item) = self.item(id) else { return };
-        let report = Repark {
-            seq: item.delivery.seq,
-            attempts: item.attempts + 1,
-            unknowns: item.unknowns,
-            failure: Some(failure),
-            next,
-        };
-        self.set_aside(id, report, now);
+        self.put_aside(id, 1, failure, next, now);
+    }
+
+    /// As [`refused`](Self::refused), but no attempt is spent: it may not be the message's fault.
+    pub(crate) fn put_off(&mut self, id: ItemId, failure: Failure, next: Next, now: Duration) {
+        self.put_aside(id, 0, failure, next, now);
+    }
+
+    fn put_aside(&mut self, id: ItemId, spent: u32, failure: Failure, next: Next, now: Duration) {
+        let Some(&Item { ref delivery, attempts, unknowns, .. }) = self.item(id) else { return };
+        // Of the log it has as many as the outage had probes, which all count as one, or none.
+        let unknowns = if Self::is_from_log(id) { 0 } else { unknowns };
+        let (seq, attempts, failure) = (delivery.seq, attempts + spent, Some(failure));
+        self.set_aside(id, Repark { seq, attempts, unknowns, failure, next }, now);
     }
 
     fn set_aside(&mut self, id: ItemId, report: Repark, now: Duration) {
@@ -239,6 +244,9 @@ impl Window {
         };
         if id >= PARKED_FIRST {
             self.forget_parked(id);
+            // This is the latest about it: nothing learned before may be written instead or later.
+            self.suspects.remove(&report.seq);
+            self.pending.repark.retain(|earlier| earlier.seq != report.seq);
             self.pending.repark.push(report);
         } else {
             self.park(id, report, now);
@@ -307,6 +315,7 @@ impl Window {
         let park = Park { message: item.delivery.message.clone(), age: item.age(now), report };
         self.floors.parked(park.report.seq);
         if planted::has(Planted::ParksAhead) {
+            self.bytes += park.message.weight();
             self.pending.park.push(park);
             return;
         }
@@ -395,8 +404,10 @@ impl Window {
         let mut last = None;
         while self.log.front().is_some_and(|item| item.is_done) {
             let item = self.log.pop_front().expect("just looked at");
-            self.bytes -= item.delivery.message.weight();
-            self.pending.park.extend(self.parked_ahead.remove(&self.log_first));
+            match self.parked_ahead.remove(&self.log_first) {
+                Some(park) => self.pending.park.push(park),
+                None => self.bytes -= item.delivery.message.weight(),
+            }
             self.log_first += 1;
             self.has_moved = true;
             self.unconfirmed += 1;
@@ -441,8 +452,9 @@ impl Window {
     }
 
     /// A settlement that confirms so many messages has been written.
-    pub(crate) fn confirmed(&mut self, messages: usize) {
+    pub(crate) fn confirmed(&mut self, settlement: &Settlement, messages: usize) {
         self.unconfirmed -= messages;
+        self.bytes -= settlement.park.iter().map(|park| park.message.weight()).sum::<usize>();
     }
 
     fn has_pending(&self) -> bool {
@@ -528,10 +540,30 @@ mod tests {
         window
     }
 
+    /// However many are put aside while a settlement is under way: what is read stops at a bound.
+    #[test]
+    fn what_is_put_aside_counts_until_it_is_written() {
+        let mut window = window();
+        let read = window.bytes();
+        let refused = |window: &mut Window, id| {
+            window.refused(id, Failure::new("refused", "no"), Next::Dead, Duration::ZERO);
+        };
+        (0..2).for_each(|id| refused(&mut window, id));
+        let (first, messages) = window.settlement(true).expect("two are to be written");
+        refused(&mut window, 2);
+        window.advance();
+        assert_eq!(window.bytes(), read, "all three are in memory");
+        window.confirmed(&first, messages);
+        assert_eq!(window.bytes(), read / 3);
+        let (second, messages) = window.settlement(true).expect("one is to be written");
+        window.confirmed(&second, messages);
+        assert_eq!(window.bytes(), 0);
+    }
+
     /// Writes down what there is, and gives the floor of a message that enters then.
     fn floor_after_settling(window: &mut Window) -> (Seq, Vec<Seq>) {
         if let Some((settlement, messages)) = window.settlement(true) {
-            window.confirmed(messages);
+            window.confirmed(&settlement, messages);
             let position = settlement.position.expect("a window always says where it is");
             window.floors.settled(position.seq(), Horizon::default());
             settlement.delivered.iter().for_each(|&seq| window.floors.delivered(seq));

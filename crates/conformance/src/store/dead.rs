@@ -24,6 +24,7 @@ cases! { "dead";
         redrive_keeps_the_order_of_a_key,
         redrive_takes_dead_letters_only,
         redrive_that_fails_again_is_a_dead_letter_again,
+        late_report_changes_nothing,
         discard_keeps_who_and_why,
         discard_takes_dead_letters_only,
         nothing_is_tried_after_discard,
@@ -273,6 +274,24 @@ async fn redrive_that_fails_again_is_a_dead_letter_again(kit: Kit) -> Result<(),
     let detail = |error: &Option<(String, String)>| error.clone().map(|(_, detail)| detail);
     assert_eq!(detail(&view.first_error).as_deref(), Some("refusal 5 of 1"));
     assert_eq!(detail(&view.last_error).as_deref(), Some("refusal 2 of 1"));
+    Ok(())
+}
+
+/// What a relay learned of an attempt before is not news of a dead letter.
+async fn late_report_changes_nothing(kit: Kit) -> Result<(), StoreError> {
+    let lease = kit.serving().await?.lease;
+    settle(&kit, &lease, vec![letter(1, &keyed("k", 1))]).await?;
+    for next in [NOW, Next::Dead, Next::DeadAndBlock] {
+        repark(&kit, &lease, refused(2, next)(1)).await?;
+        let views = kit.store.dead(&any(), 100).await?;
+        let [view] = views.as_slice() else { panic!("{} dead letters", views.len()) };
+        assert_eq!((view.state, view.attempts), (ParkState::Dead, 5));
+        let detail = view.last_error.as_ref().map(|(_, detail)| detail.as_str());
+        assert_eq!(detail, Some("refusal 5 of 1"));
+    }
+    assert!(due(&kit, &lease).await?.is_empty());
+    kit.bed.advance(TTL * 2).await;
+    assert!(kit.granted(ROUTE, Shard::WHOLE).await?.blocked.is_empty(), "its key goes on");
     Ok(())
 }
 

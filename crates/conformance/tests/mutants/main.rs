@@ -80,6 +80,7 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
     ),
     (Flaw::FollowerOvertakes, &["parked::followers_wait_behind_the_head_in_order"]),
     (Flaw::DeadLetterNeverBlocks, &["parked::blocking_dead_letter_holds_its_key"]),
+    (Flaw::LateReportRevives, &["dead::late_report_changes_nothing"]),
     (Flaw::RedriveMakesANewId, &["dead::redrive_keeps_the_id_and_starts_over"]),
     (Flaw::DiscardedIsStillDue, &["dead::nothing_is_tried_after_discard"]),
     (

@@ -11,8 +11,8 @@ use posthaste_conformance::store::{TestBed, Writer};
 use posthaste_core::{
     Batch, Claim, Due, Fetch, Fetched, Finding, Grant, Horizon, Layout, Lease, LeaseStatus,
     Message, MessageId, Next, Parked, ParkedFilter, ParkedView, Position, Purged, RelayBeat,
-    RelayId, Retention, RouteSpec, Seq, Settled, Settlement, Shard, Snapshot, Status, Store,
-    StoreCapabilities, StoreError,
+    RelayId, Repark, Retention, RouteSpec, Seq, Settled, Settlement, Shard, Snapshot, Status,
+    Store, StoreCapabilities, StoreError,
 };
 use uuid::Uuid;
 
@@ -65,6 +65,8 @@ pub(crate) enum Flaw {
     FollowerOvertakes,
     /// Lets a key go on behind a dead letter that should hold it.
     DeadLetterNeverBlocks,
+    /// Believes a late report of a dead letter.
+    LateReportRevives,
     /// Sends dead letters again under a new id.
     RedriveMakesANewId,
     /// Retries what was discarded.
@@ -183,6 +185,18 @@ impl Mutant {
                 };
                 self.inner.settle(&lease, &at(&to(status))).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Sends again what is dead and was reported about.
+    async fn revive(&self, reports: &[Repark]) -> Result<(), StoreError> {
+        let mut dead = self.inner.dead(&ParkedFilter::default(), u32::MAX).await?;
+        dead.retain(|view| reports.iter().any(|report| report.seq == view.seq));
+        let ids: Vec<MessageId> = dead.iter().map(|view| view.message.id).collect();
+        if !ids.is_empty() {
+            let filter = ParkedFilter { ids, ..ParkedFilter::default() };
+            self.inner.redrive(&filter, "nobody").await?;
         }
         Ok(())
     }
@@ -379,6 +393,7 @@ impl Store for Mutant {
                     self.inner.settle(lease, &at(&position)).await?;
                 }
             }
+            Flaw::LateReportRevives => self.revive(&settlement.repark).await?,
             Flaw::FollowerOvertakes => self.remember(|memory| {
                 let followers = settlement.park.iter_mut();
                 for park in followers.filter(|park| park.report.failure.is_none()) {

@@ -8,11 +8,15 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use futures::FutureExt as _;
 
 use crate::support::{Bench, payload, policy, rejected, unknown};
 use posthaste_broker_memory::{MemoryBroker, Script};
-use posthaste_core::{CallOrder, OnDead, Outcome, ParkedFilter, Status, Store};
+use posthaste_core::{
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Clock as _, Delivery, Finding, OnDead,
+    Outcome, ParkedFilter, Status, Store, TopicPattern,
+};
 use posthaste_relay::{Error, RouteState, Settings};
 use tokio_util::sync::CancellationToken;
 
@@ -206,7 +210,7 @@ async fn one_shard_and_an_ordered_broker_keep_the_order_of_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adapter_that_panics_or_hangs_loses_nothing() {
+async fn an_adapter_that_panics_loses_nothing() {
     let bench = Bench::new(MemoryBroker::unordered());
     let calls = AtomicU32::new(0);
     bench.broker.set_rule(move |_| {
@@ -218,6 +222,53 @@ async fn an_adapter_that_panics_or_hangs_loses_nothing() {
     bench.until_idle().await;
     relay.shutdown().await;
     assert!(bench.history(&committed).is_sound());
+}
+
+/// An adapter that never returns from its first call, whatever its deadline.
+struct Stuck {
+    inner: Arc<dyn Broker>,
+    calls: AtomicU32,
+}
+
+#[async_trait]
+impl Broker for Stuck {
+    fn capabilities(&self) -> BrokerCapabilities {
+        self.inner.capabilities()
+    }
+
+    async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
+        if self.calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            std::future::pending::<()>().await;
+        }
+        self.inner.publish(messages, deadline).await
+    }
+
+    async fn examine(&self, topics: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
+        self.inner.examine(topics).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// The lease is renewed all the while, so nobody else would come to the rescue.
+#[tokio::test(start_paused = true)]
+async fn an_adapter_that_never_returns_is_given_up_and_loses_nothing() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    let committed = bench.enqueue(&["a", "b"], 0..5);
+    let mut route = bench.route("r", 1);
+    route.broker = Arc::new(Stuck { inner: route.broker, calls: AtomicU32::new(0) });
+    let timeout = route.publish_timeout;
+    let relay = bench.start(vec![route], Settings::default());
+    let start = bench.clock.elapsed();
+    bench.until_idle().await;
+    let took = bench.clock.elapsed() - start;
+    assert!(took >= timeout && took < timeout * 2, "{took:?}");
+    let status = bench.store.status().await.unwrap();
+    assert_eq!(status.routes[0].leases[0].epoch, 1, "by the same relay, under the same lease");
+    relay.shutdown().await;
+    assert!(bench.history(&committed).is_exact(), "{:?}", bench.history(&committed));
 }
 
 #[tokio::test(start_paused = true)]

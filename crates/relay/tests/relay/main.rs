@@ -3,5 +3,6 @@
 mod failures;
 mod floors;
 mod leases;
+mod refusals;
 mod support;
 mod witness;

@@ -2,10 +2,14 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use posthaste_broker_memory::MemoryBroker;
 use posthaste_core::{
     Backoff, Clock, Failure, Message, MessageId, OnDead, Outcome, ParkedFilter, RetryPolicy,
@@ -195,6 +199,39 @@ impl Bench {
             .await
             .expect("the memory store never fails");
         dead.iter().map(|view| payload(&view.message)).collect()
+    }
+}
+
+/// What the gauges say of everything that runs on this thread while it is
+/// `metrics::set_default_local_recorder`.
+#[derive(Default)]
+pub(crate) struct Gauges(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+
+impl Gauges {
+    pub(crate) fn value(&self, name: &str) -> Option<f64> {
+        let gauges = self.0.lock().expect("no look panics");
+        gauges.get(name).map(|bits| f64::from_bits(bits.load(Ordering::Relaxed)))
+    }
+}
+
+impl Recorder for Gauges {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        let mut gauges = self.0.lock().expect("no look panics");
+        Gauge::from_arc(gauges.entry(key.name().to_owned()).or_default().clone())
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
     }
 }
 

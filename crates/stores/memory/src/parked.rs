@@ -146,8 +146,8 @@ impl Parking {
             let Some(row) = self.rows.get_mut(&report.seq) else {
                 continue;
             };
-            // Whoever discarded it had the last word.
-            if row.state != ParkState::Discarded {
+            // A dead letter is a person's to decide about, and what was decided stands.
+            if row.state == ParkState::Retrying {
                 row.learn(report, now);
                 touched.insert(row.lane(report.seq));
                 self.file(report.seq);
