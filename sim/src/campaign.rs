@@ -3,14 +3,12 @@
 use std::{
     collections::BTreeMap,
     ops::Range,
-    panic,
-    sync::Once,
     time::{Duration, Instant},
 };
 
 use serde::Serialize;
 
-use crate::{Ended, Fault, Planted, Schedule, store::PanicOnPurpose};
+use crate::{Ended, Fault, Planted, Schedule};
 
 /// A schedule in which a promise was broken.
 #[derive(Clone, Debug, Serialize)]
@@ -141,17 +139,4 @@ pub fn catch(bug: Planted, seeds: Range<u64>) -> Caught {
         return Caught { planted, seeds, problem: Some(problem) };
     }
     Caught { planted, seeds: None, problem: None }
-}
-
-/// Keeps panics that are part of a schedule from being printed.
-pub fn silence_planted_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if !info.payload().is::<PanicOnPurpose>() {
-                before(info);
-            }
-        }));
-    });
 }

@@ -15,7 +15,7 @@ use posthaste_core::{
 };
 use uuid::Uuid;
 
-use crate::{Planted, process::Process, world::World};
+use crate::{Fault, Planted, process::Process, world::World};
 
 /// How old something must be for [`Planted::CleanupByAge`].
 const AGE_MAX: Duration = Duration::from_secs(2);
@@ -177,6 +177,8 @@ impl Store for Flawed {
                 return Err(StoreError::new(StoreErrorKind::Unavailable, "settle", "cut off"));
             }
         }
+        let panics = self.has(Planted::StorePanics) && self.world.strikes(Fault::ShardPanic);
+        assert!(!panics, "a bug of the store");
         let settled = self.inner.settle(lease, settlement).await?;
         if let Some(position) = &settlement.position {
             self.remember(|memory| memory.positions.insert(shard_key(lease), position.seq()));

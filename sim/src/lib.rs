@@ -17,6 +17,7 @@ mod database;
 mod fault;
 mod flawed;
 mod leases;
+mod panics;
 mod plan;
 mod planted;
 mod process;
@@ -25,7 +26,7 @@ mod stage;
 mod store;
 mod world;
 
-pub use campaign::{Campaign, Caught, Failure, Summary, catch, silence_planted_panics};
+pub use campaign::{Campaign, Caught, Failure, Summary, catch};
 pub use fault::Fault;
 pub use planted::Planted;
 pub use schedule::{Ended, Schedule};

@@ -74,6 +74,8 @@ planted! {
     FloorPastAtOnce = "floor-past-at-once", [LongTransaction];
     /// Store: does not tell a new holder what is parked, so floors say too much.
     GrantForgetsParked = "grant-forgets-parked", [Refusal, RelayCrash];
+    /// Store: writing progress panics at times; the relay hears that the store cannot be used.
+    StorePanics = "store-panics", [ShardPanic];
     /// Broker: a timeout counts as an acknowledgement.
     TimeoutOk = "timeout-ok", [SendLost];
     /// Broker: a timeout counts as a refusal.
@@ -112,6 +114,8 @@ planted! {
     DropsUnwritten = "drops-unwritten", [Refusal, StoreFailsBefore], DropsUnwritten;
     /// Relay: a shard whose task panicked stays where it is.
     NoSupervisor = "no-supervisor", [ShardPanic], NoSupervisor;
+    /// Relay: a shard's task panics by itself, and is mended.
+    ShardPanics = "shard-panics", [ShardPanic];
     /// Relay: looks into the outbox only when woken.
     NotifyOnly = "notify-only", [WakeLost], NotifyOnly;
     /// Relay: an outage spends attempts.

@@ -1,6 +1,11 @@
 //! One schedule: trouble for a while, then calm, in which everything must come right by itself.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use posthaste_core::Store;
 use posthaste_history::{Cause, Report};
@@ -12,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Fault, Planted, actors,
+    Fault, Planted, actors, panics,
     plan::Plan,
     stage::{DRAIN, Stage},
     world::World,
@@ -50,7 +55,7 @@ pub struct Schedule {
 }
 
 /// How a schedule ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Ended {
     /// Which promises were broken, and how; empty if none.
     pub problems: Vec<String>,
@@ -75,7 +80,8 @@ impl Schedule {
         Self { seed, planted: None, is_mended: false, is_traced: false }
     }
 
-    /// Runs it. The same seed gives the same trace.
+    /// Runs it. The same seed gives the same trace. Whatever panics in it breaks it, though a
+    /// supervisor may have mended that.
     ///
     /// # Panics
     /// When the runtime cannot be made.
@@ -89,7 +95,7 @@ impl Schedule {
         // Consumers draw their jitter from the thread's generator.
         fastrand::seed(self.seed);
         posthaste_relay::plant(self.bug().and_then(Planted::in_relay));
-        let ended = runtime.block_on(self.play());
+        let ended = watched(|| runtime.block_on(self.play()));
         posthaste_relay::plant(None);
         ended
     }
@@ -129,6 +135,16 @@ impl Schedule {
         stop(&stage, over, keepers).await;
         conclude(&world)
     }
+}
+
+/// How it ended, with what panicked meanwhile, be it the schedule itself.
+fn watched(play: impl FnOnce() -> Ended) -> Ended {
+    panics::watch();
+    drop(panics::take());
+    let mut ended = catch_unwind(AssertUnwindSafe(play)).unwrap_or_default();
+    // In front: the last one is what the history says.
+    ended.problems.splice(0..0, panics::take());
+    ended
 }
 
 /// Applications write, and everything goes wrong.
@@ -246,5 +262,18 @@ fn conclude(world: &World) -> Ended {
         messages: reports.iter().map(|report| report.committed).sum(),
         arrivals: reports.iter().map(arrivals).sum(),
         effects: reports.iter().map(|report| report.effects).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_schedule_itself_is_a_failure_of_it() {
+        let problems = watched(|| panic!("a bug of the simulator")).problems;
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("a bug of the simulator"), "{problems:?}");
+        assert!(watched(Ended::default).problems.is_empty(), "it is not the next one's");
     }
 }

@@ -11,13 +11,13 @@ use posthaste_core::{
     Store, StoreCapabilities, StoreError, StoreErrorKind,
 };
 
-use crate::{Fault, leases::Granted, process::Process, schedule::route_index, world::World};
+use crate::{
+    Fault, Planted, leases::Granted, panics::OnPurpose, process::Process, schedule::route_index,
+    world::World,
+};
 
 /// How long a call is waited for.
 const DEADLINE: Duration = Duration::from_secs(3);
-
-/// What a panic of a task carries, so that it is not taken for a real one.
-pub(crate) struct PanicOnPurpose;
 
 /// See the module documentation.
 pub(crate) struct Wire {
@@ -61,7 +61,8 @@ impl Wire {
         }
         let is_of_shard = matches!(operation, "fetch" | "settle" | "due" | "renew");
         if is_of_shard && world.strikes(Fault::ShardPanic) {
-            std::panic::panic_any(PanicOnPurpose);
+            assert!(!world.has(Planted::ShardPanics), "a bug of the shard");
+            std::panic::panic_any(OnPurpose);
         }
         let mut delay = world.millis(0..3);
         if world.strikes(Fault::StoreSlow) {

@@ -2,7 +2,7 @@
 //!
 //! A failure names its seed and the command that replays it.
 
-use posthaste_sim::{Campaign, Fault, Planted, Schedule, catch, silence_planted_panics};
+use posthaste_sim::{Campaign, Fault, Planted, Schedule, catch};
 
 /// Seeds within which every planted bug must be found.
 const SEEDS_MAX: u64 = 250;
@@ -11,7 +11,6 @@ const SEEDS_MAX: u64 = 250;
 const SCHEDULES: u64 = 500;
 
 fn promises_hold(part: u64) {
-    silence_planted_panics();
     let seeds = part * SCHEDULES..(part + 1) * SCHEDULES;
     let summary = Campaign { seeds, time_max: None }.run();
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
@@ -50,7 +49,6 @@ fn promises_hold_in_the_fourth_schedules() {
 /// simulator judged too strictly.
 #[test]
 fn what_was_found_once_stays_mended() {
-    silence_planted_panics();
     for seed in [
         186_196_400_189_719,
         207_271_396_287_164,
@@ -66,7 +64,6 @@ fn what_was_found_once_stays_mended() {
 /// Also on another thread, where maps are seeded otherwise.
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    silence_planted_panics();
     let hashes =
         || -> Vec<u64> { (0..60).map(|seed| Schedule::new(seed).run().trace_hash).collect() };
     let others = std::thread::spawn(hashes);
@@ -77,7 +74,6 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 fn planted_bugs_are_found(part: usize) {
-    silence_planted_panics();
     for bug in Planted::ALL.iter().skip(part).step_by(2) {
         let caught = catch(*bug, 0..SEEDS_MAX);
         println!("{caught:?}");
