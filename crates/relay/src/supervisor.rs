@@ -193,6 +193,8 @@ struct Slot {
     held: BTreeMap<u16, CancellationToken>,
     /// Shards that are not to be taken again: done (running once), or waiting for a resize.
     over: BTreeSet<u16>,
+    /// Shards whose task panicked, and until when nobody can serve them: their leases have to run out.
+    panicked: BTreeMap<u16, Duration>,
     /// Most shards to hold, so that every relay has some.
     share: usize,
     /// Counts layouts: what a task of an earlier one reports when it ends does not matter any more.
@@ -233,6 +235,7 @@ impl Supervisor {
             route,
             held: BTreeMap::new(),
             over: BTreeSet::new(),
+            panicked: BTreeMap::new(),
             share: 0,
             generation: 0,
         });
@@ -370,6 +373,7 @@ impl Supervisor {
 
     /// Takes free shards up to the fair share, gives back what is above it.
     async fn balance(&mut self, index: usize) -> Result<(), StoreError> {
+        self.forget_panics(index);
         let slot = &self.slots[index];
         let surplus = slot.held.len().saturating_sub(slot.share.max(1));
         for stop in slot.held.values().take(surplus) {
@@ -386,6 +390,19 @@ impl Supervisor {
         }
         events::leases(&self.slots[index].route.spec.name, self.slots[index].held.len());
         Ok(())
+    }
+
+    /// What is past: whoever serves those shards by now says how they are doing.
+    fn forget_panics(&mut self, index: usize) {
+        let (now, board) = (self.context.clock.elapsed(), &self.context.board);
+        let Slot { route, panicked, held, .. } = &mut self.slots[index];
+        panicked.retain(|&shard, &mut until| {
+            let is_past = now >= until;
+            if is_past && !held.contains_key(&shard) {
+                board.left(&route.spec.name, shard);
+            }
+            !is_past
+        });
     }
 
     async fn acquire(&mut self, index: usize, shard: u16) -> Result<(), StoreError> {
@@ -462,7 +479,10 @@ impl Supervisor {
                 });
             }
             None => {
-                self.context.board.left(route, shard);
+                let until = self.context.clock.elapsed() + self.context.settings.lease;
+                slot.panicked.insert(shard, until);
+                let reason = "its task panicked; it is served again once its lease has expired";
+                self.context.board.shard(route, shard, Some(reason.to_owned()));
                 events::shard_panicked(route, shard);
             }
         }
