@@ -106,9 +106,11 @@ impl Record {
                 said: String::new(),
             });
         }
-        let names = |bugs: Vec<&Value>| bugs.iter().map(|bug| bug["planted"].clone()).collect();
-        fields.insert("planted_found".to_owned(), Value::Array(names(found)));
-        fields.insert("planted_missed".to_owned(), Value::Array(names(missed)));
+        // With the seeds it took, as text: every turn looks in the same ones, so nothing is added up.
+        let found = found.iter().map(|bug| format!("{} {}", text(&bug["planted"]), bug["seeds"]));
+        let missed = missed.iter().map(|bug| text(&bug["planted"]));
+        fields.insert("planted_found".to_owned(), found.collect());
+        fields.insert("planted_missed".to_owned(), missed.collect());
         add(&mut self.simulator, line);
         let faults = self.simulator["faults"].as_object().into_iter().flatten();
         let missing = faults.filter(|(_, count)| count.as_u64() == Some(0));
@@ -204,7 +206,7 @@ mod tests {
         record.add_simulation(turn);
         assert_eq!(record.simulator["schedules"], 8);
         assert_eq!(record.simulator["seeds"], json!(["5..9"]));
-        assert_eq!(record.simulator["planted_found"], json!(["mark-first"]));
+        assert_eq!(record.simulator["planted_found"], json!(["mark-first 3"]));
         assert_eq!(record.simulator["planted_missed"], json!(["row-claim"]));
         assert_eq!(record.simulator["not_tested"], json!(["cut"]));
         assert_eq!(record.failures.len(), 4, "{:?}", record.failures);
