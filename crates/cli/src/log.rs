@@ -19,7 +19,13 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
         // Notices of the server are for whoever wrote the statement, not for who runs the relay.
         EnvFilter::new(format!("warn,sqlx::postgres::notice=error,{ours}"))
     });
-    let builder = fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    // A line that cannot be written (its disk is full) is lost. Reporting that would mean printing to
+    // where printing has just failed, which panics.
+    let builder = fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .log_internal_errors(false);
     // A second start, in a test, keeps the first.
     let _ = match format {
         LogFormat::Text => {

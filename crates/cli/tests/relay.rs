@@ -64,6 +64,31 @@ fn logs_are_json_when_asked() {
     ended.expect(0);
 }
 
+/// What cannot be logged is lost, and nothing else: from the first note about the configuration to the
+/// last line, with every line that there is.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_under_the_log_stops_no_relay() {
+    for format in ["text", "json"] {
+        let unused = "[[broker]]\nname = \"unused\"\nurl = \"null:\"\n";
+        let log = format!("[log]\nformat = \"{format}\"\nlevel = \"trace\"\n");
+        let routed = "topics = [\"*\"]\nbroker = \"out\"";
+        let config = EVERYTHING.replace("topics = [\"*\"]", routed);
+        let t = Bundle::new(&format!("{config}\n{unused}\n{log}"));
+        t.run(&["migrate"]).expect(0);
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let relay = t.start_logging_to(full.into(), &["relay"]);
+        for _ in 0..3 {
+            let id = t.run(&["send", "--topic", "orders", "--payload", "{}"]).expect(0);
+            relay.wait_out(id.trim());
+        }
+        relay.signal("TERM");
+        assert_eq!(relay.end(), 0, "{format}");
+        let status = t.run(&["status"]).expect(0);
+        assert!(status.contains("no relay is running"), "it said goodbye: {status}");
+    }
+}
+
 #[test]
 fn a_store_that_is_not_there_is_waited_for_with_the_lights_on() {
     let url = "postgres://app:hunter2@127.0.0.1:1/shop";

@@ -51,7 +51,8 @@ pub(crate) async fn run(cli: Cli, terminal: &mut Terminal<'_>) -> anyhow::Result
 fn load(inputs: &Inputs, needs: Needs, terminal: &mut Terminal<'_>) -> anyhow::Result<Config> {
     let config = configuration::load(inputs, needs)?;
     for note in &config.notes {
-        terminal.note(note)?;
+        // Whoever cannot be told goes on without.
+        let _ = terminal.note(note);
     }
     Ok(config)
 }

@@ -107,11 +107,18 @@ impl Bundle {
 
     /// Starts it and waits for the line of its log that holds `text`.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut child =
-            self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        self.start_logging_to(Stdio::piped(), arguments)
+    }
+
+    /// Starts it with standard error going there.
+    pub(crate) fn start_logging_to(&self, log: Stdio, arguments: &[&str]) -> Running {
+        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         Running {
             out: lines(child.stdout.take().unwrap()),
-            err: lines(child.stderr.take().unwrap()),
+            err: match child.stderr.take() {
+                Some(log) => lines(log),
+                None => lines(std::io::empty()),
+            },
             child,
         }
     }
