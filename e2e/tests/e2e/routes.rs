@@ -72,7 +72,8 @@ async fn a_topic_added_to_a_route_is_delivered_from_its_beginning() {
     arrivals.wait("message that was kept", |all| all.iter().any(|one| one.id == orphan)).await;
 }
 
-async fn rows(stage: &Stage) -> i64 {
+/// Messages in the log.
+pub(crate) async fn rows(stage: &Stage) -> i64 {
     let mut connection = <sqlx::PgConnection as sqlx::Connection>::connect(stage.url())
         .await
         .expect("the server is there");
