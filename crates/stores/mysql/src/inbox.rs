@@ -47,12 +47,17 @@ impl<'c> Inbox<'c> {
     }
 }
 
-/// Begins a transaction for a handler.
+/// Begins a transaction for a handler. In a task of its own, because a `begin` of sqlx that is
+/// cancelled leaves the connection inside a transaction, and the pool is the application's.
 ///
 /// # Errors
 /// When there is no connection to be had.
 pub async fn begin(pool: &MySqlPool) -> Result<Transaction<'static, MySql>, StoreError> {
-    pool.begin().await.map_err(|error| store_error("begin", error))
+    let pool = pool.clone();
+    match tokio::spawn(async move { pool.begin().await }).await {
+        Ok(begun) => begun.map_err(|error| store_error("begin", error)),
+        Err(ended) => Err(Fault::internal(ended).of("begin")),
+    }
 }
 
 /// Commits a handler's transaction.

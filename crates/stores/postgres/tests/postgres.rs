@@ -7,7 +7,7 @@ use std::time::Duration;
 use bed::{Bed, ROUTE, TTL, claim, fetch_after, message, payloads, serve, settlement};
 use posthaste_conformance::store::TestBed;
 use posthaste_core::{Fetch, Position, RouteSpec, Store, StoreErrorKind as Kind};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, postgres::PgPoolOptions};
 
 /// Returns once a session of the store waits for a lock.
 async fn until_blocked(connection: &mut PgConnection) {
@@ -200,6 +200,32 @@ async fn a_dropped_call_leaves_no_transaction_open() {
     };
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, none_stays).await.expect("no transaction stays open");
+    bed.remove().await;
+}
+
+/// The same for a handler's transaction, whose pool is the application's: it would do its own work in
+/// a transaction that nobody commits.
+#[tokio::test]
+async fn a_dropped_begin_leaves_no_transaction_open() {
+    let bed = Bed::fresh().await;
+    let pool = PgPoolOptions::new().max_connections(1).connect(&bed.url).await.unwrap();
+    for polls in 1..=20 {
+        let mut begin = Box::pin(posthaste_store_postgres::begin(&pool));
+        for _ in 0..polls {
+            let polled = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(begin.as_mut().poll(context).is_ready())
+            });
+            if polled.await {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(begin);
+        let inside = "SELECT now() < statement_timestamp()";
+        let is_inside: bool = sqlx::query_scalar(inside).fetch_one(&pool).await.unwrap();
+        assert!(!is_inside, "dropped after {polls} polls");
+    }
+    pool.close().await;
     bed.remove().await;
 }
 
