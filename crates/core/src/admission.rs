@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 use uuid::Uuid;
 
 use crate::{
-    InboxConnection, Incoming, Judgement, LaneKey, MessageId, Place, Provenance, StoreError,
-    StoreErrorKind, Tally, Watermark,
+    InboxConnection, Incoming, Invalid, Judgement, LaneKey, MessageId, NAME_BYTES_MAX, Place,
+    Provenance, StoreError, StoreErrorKind, Tally, Watermark,
 };
 
 /// How a consumer knows what it has handled.
@@ -184,16 +184,31 @@ impl Admitted {
 }
 
 impl InboxRule {
+    /// Checks the consumer's name.
+    ///
+    /// # Errors
+    /// See [`Invalid`].
+    pub fn validate(&self) -> Result<(), Invalid> {
+        if self.consumer.is_empty() || self.consumer.len() > NAME_BYTES_MAX {
+            let rule = format!("must be 1 to {NAME_BYTES_MAX} bytes");
+            return Err(Invalid::new("consumer", &self.consumer, &rule));
+        }
+        Ok(())
+    }
+
     /// Finds out which messages are new. Then the handler runs for those, in their order and in the
     /// same transaction; if one of them fails, all is rolled back.
     ///
     /// # Errors
-    /// As [`InboxError`]; roll back.
+    /// As [`InboxError`]; roll back. Kind `Refused` where the consumer's name breaks its limit.
     pub async fn admit(
         &self,
         connection: &mut dyn InboxConnection,
         inputs: &[Input<'_>],
     ) -> Result<Admitted, InboxError> {
+        self.validate().map_err(|invalid| {
+            StoreError::new(StoreErrorKind::Refused, "admit", invalid.to_string())
+        })?;
         match self.mode {
             InboxMode::Watermark => self.admit_by_position(connection, inputs).await,
             InboxMode::IdsFirst | InboxMode::IdsLast => self.admit_by_id(connection, inputs).await,

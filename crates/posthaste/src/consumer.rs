@@ -11,7 +11,7 @@ mod slot;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use posthaste_core::{Backoff, InboxMode, Invalid, NAME_BYTES_MAX, Subscriber};
+use posthaste_core::{Backoff, InboxMode, Invalid, Subscriber};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -291,13 +291,10 @@ impl<DB: Database + 'static> ConsumerBuilder<DB> {
 
     fn check(&mut self) {
         let settings = self.settings;
+        self.problems.extend(self.inbox.validate().err());
         let mut problem = |field, value: String, rule: &str| {
             self.problems.push(Invalid::new(field, &value, rule));
         };
-        let name = self.inbox.consumer();
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            problem("consumer", name.to_owned(), "must be 1 to 255 bytes");
-        }
         if self.handlers.by_type.is_empty() && self.handlers.otherwise.is_none() {
             problem("handlers", String::new(), "must be at least one");
         }

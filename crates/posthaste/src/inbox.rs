@@ -6,7 +6,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use posthaste_core::{Admitted, InboxMode, InboxRule};
+use posthaste_core::{Admitted, InboxMode, InboxRule, Invalid};
 pub use posthaste_core::{InboxError, Input};
 
 use crate::Database;
@@ -81,7 +81,8 @@ pub enum HandleError<E> {
 
 impl<DB: Database> Inbox<DB> {
     /// An inbox for a consumer, by message id: two consumers of different names both handle a
-    /// message. A second replica that gets the same message waits for the first.
+    /// message. A second replica that gets the same message waits for the first. A name has 1 to 255
+    /// bytes; any other is refused when a message is.
     #[must_use]
     pub fn new(consumer: impl Into<String>) -> Self {
         let rule = InboxRule { consumer: consumer.into(), mode: InboxMode::IdsFirst };
@@ -109,6 +110,10 @@ impl<DB: Database> Inbox<DB> {
     #[must_use]
     pub fn consumer(&self) -> &str {
         &self.rule.consumer
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
+        self.rule.validate()
     }
 
     pub(crate) fn mode(&self) -> InboxMode {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use posthaste_core::{InboxError, InboxMode, Input, Message};
+use posthaste_core::{InboxError, InboxMode, InboxRule, Input, Message};
 
 use super::{
     Bed,
@@ -20,6 +20,8 @@ cases!("ids": [
     a_second_handler_waits_for_the_first,
     a_transaction_of_many_leaves_copies_out,
     a_hundred_copies_at_once_take_effect_once,
+    only_new_ones_are_counted,
+    a_name_that_breaks_its_limit_is_refused,
 ], concurrent: [an_optimistic_loser_keeps_nothing]);
 
 async fn a_copy_takes_no_effect(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
@@ -138,6 +140,36 @@ async fn a_hundred_copies_at_once_take_effect_once(bed: Arc<dyn Bed>) -> Result<
         }
         assert_eq!(effects, 1, "{mode:?}");
         assert_eq!(bed.enqueued().await - before, 1, "{mode:?}");
+    }
+    Ok(())
+}
+
+async fn only_new_ones_are_counted(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    let ids = [(); 5].map(|()| message().message.id);
+    let mut writer = bed.begin().await;
+    assert_eq!(writer.inbox().record("billing", &ids[..2]).await?, 2);
+    assert_eq!(writer.inbox().record("billing", &ids[..1]).await?, 0);
+    assert_eq!(writer.inbox().record("billing", &ids).await?, 3);
+    assert_eq!(writer.inbox().record("billing", &ids).await?, 0);
+    writer.commit().await;
+    Ok(())
+}
+
+/// Taken for what it begins with, or for no name at all, every message would seem to be a copy.
+async fn a_name_that_breaks_its_limit_is_refused(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    for mode in [InboxMode::IdsFirst, InboxMode::IdsLast, InboxMode::Watermark] {
+        for name in [String::new(), "n".repeat(256)] {
+            let rule = InboxRule { consumer: name, mode };
+            let error = handle(&bed, &rule, &[message(), message()]).await.unwrap_err();
+            assert!(!error.is_retryable() && error.to_string().contains("1 to 255"), "{error}");
+        }
+    }
+    // Nor does a store hide it.
+    for name in [String::new(), "n".repeat(256)] {
+        let mut writer = bed.begin().await;
+        let recorded = writer.inbox().record(&name, &[message().message.id]).await;
+        assert!(recorded.is_err(), "{recorded:?}");
+        writer.rollback().await;
     }
     Ok(())
 }

@@ -1,3 +1,3 @@
--- inbox_record: records ids; a row of values for each is added. Those there are left alone.
+-- inbox_record: records ids; a row of values for each is added, then inbox_record_again.
 -- Concurrency: waits for whoever records one of them in an open transaction. Index: primary key.
-INSERT IGNORE INTO posthaste_inbox (consumer, id)
+INSERT INTO posthaste_inbox (consumer, id)

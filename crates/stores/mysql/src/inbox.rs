@@ -105,9 +105,11 @@ impl InboxConnection for Inbox<'_> {
         insert.push_values(sorted(ids), |mut row, id| {
             row.push_bind(consumer.as_bytes()).push_bind(id.as_bytes().to_vec());
         });
+        insert.push("\n").push(include_str!("../sql/inbox_record_again.sql"));
         // Only the statement for one message is worth keeping: the others differ in length.
         let done = insert.build().persistent(ids.len() == 1).execute(&mut *self.connection).await;
-        done.map(|done| done.rows_affected()).map_err(|error| store_error("record", error))
+        let affected = done.map_err(|error| store_error("record", error))?.rows_affected();
+        Ok((2 * ids.len() as u64).saturating_sub(affected))
     }
 
     async fn lock_lane(&mut self, lane: &LaneKey) -> Result<String, StoreError> {
