@@ -308,6 +308,16 @@ impl InboxConnection for Inbox<'_> {
         Ok(())
     }
 
+    async fn rebury(&mut self, letter: &Letter, failure: &Failure) -> Result<bool, StoreError> {
+        self.0.lock(Lock::Letter(letter.consumer.clone(), letter.message.id)).await?;
+        let key = (letter.consumer.clone(), letter.message.id);
+        let is_there = self.0.pool.tables.state().letters.get(&key).is_some_and(|it| it.1);
+        if is_there {
+            self.bury(letter, failure).await?;
+        }
+        Ok(is_there)
+    }
+
     async fn unbury(&mut self, consumer: &str, id: MessageId) -> Result<bool, StoreError> {
         self.0.pool.statement("unbury").await?;
         let key = (consumer.to_owned(), id);

@@ -97,12 +97,21 @@ pub trait InboxConnection: Send {
     /// When the database fails; roll back.
     async fn accept_log(&mut self, lane: &LaneKey, source: &str) -> Result<bool, StoreError>;
 
-    /// Keeps a message as a dead letter of its consumer; one that is there already gets the latest
-    /// attempts and error, and is dead again.
+    /// Keeps a message as a dead letter of its consumer; one that is there already, because its id
+    /// was forgotten and it came again, gets the latest attempts and error, and is dead again.
+    /// Its texts may be any: see [`Letter::kept`].
     ///
     /// # Errors
     /// When the database fails; roll back.
     async fn bury(&mut self, letter: &Letter, failure: &Failure) -> Result<(), StoreError>;
+
+    /// A redriven dead letter failed again: it gets the latest attempts and error, and is dead.
+    /// `false`, and nothing is kept, where it is not there: another has handled it. Waits for one
+    /// that does so.
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn rebury(&mut self, letter: &Letter, failure: &Failure) -> Result<bool, StoreError>;
 
     /// Removes a redriven dead letter; whether it was there to be removed. Waits for another that
     /// does so.

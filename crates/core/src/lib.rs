@@ -29,6 +29,7 @@ mod finding;
 mod floor;
 mod inbox;
 mod lease;
+mod letter;
 mod message;
 mod parked;
 mod position;

@@ -349,8 +349,10 @@ impl<DB: Database + 'static> Slot<DB> {
             return None;
         }
         match self.bury(&job, &failure).await {
-            Ok(()) => {
-                self.events.dead_lettered(job.incoming.message.id, &failure, job.attempts);
+            Ok(is_buried) => {
+                if is_buried {
+                    self.events.dead_lettered(job.incoming.message.id, &failure, job.attempts);
+                }
                 self.finish(vec![job]);
                 None
             }
@@ -363,8 +365,9 @@ impl<DB: Database + 'static> Slot<DB> {
         }
     }
 
-    /// Makes the message a dead letter and records it as handled, in one transaction.
-    async fn bury(&self, job: &Job, failure: &Failure) -> Result<(), InboxError> {
+    /// Makes the message a dead letter and records it as handled, in one transaction. Not one that
+    /// another replica has handled meanwhile: it took effect.
+    async fn bury(&self, job: &Job, failure: &Failure) -> Result<bool, InboxError> {
         let letter = Letter {
             consumer: self.inbox.consumer().to_owned(),
             message: job.incoming.message.clone(),
@@ -373,15 +376,17 @@ impl<DB: Database + 'static> Slot<DB> {
         };
         if job.origin == Origin::Letter {
             let mut transaction = DB::begin(&self.pool).await?;
-            DB::inbox(&mut transaction)?.bury(&letter, failure).await?;
-            return Ok(DB::commit(transaction).await?);
+            let is_buried = DB::inbox(&mut transaction)?.rebury(&letter, failure).await?;
+            DB::commit(transaction).await?;
+            return Ok(is_buried);
         }
         let mut open = self.inbox.begin_all(&self.pool, &[Input::from(&job.incoming)]).await?;
-        if open.is_new(0) {
-            DB::inbox(&mut open)?.bury(&letter, failure).await?;
-            let _ = open.commit().await?;
+        if !open.is_new(0) {
+            open.rollback().await;
+            return Ok(false);
         }
-        Ok(())
+        DB::inbox(&mut open)?.bury(&letter, failure).await?;
+        Ok(open.commit().await? == Handled::Done(()))
     }
 }
 

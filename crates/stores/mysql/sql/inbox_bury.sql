@@ -1,4 +1,4 @@
--- inbox_bury: a dead letter, or the latest about one that was redriven and failed again.
+-- inbox_bury: a dead letter, or the latest about one whose id was forgotten and that came again.
 -- Concurrency: waits for whoever changes the same one. Index: primary key.
 INSERT INTO posthaste_inbox_dead (
     consumer, id, source, seq, topic, `key`, `type`, headers, content_type, payload, attempts,

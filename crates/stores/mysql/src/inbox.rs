@@ -178,6 +178,7 @@ impl InboxConnection for Inbox<'_> {
     }
 
     async fn bury(&mut self, letter: &Letter, failure: &Failure) -> Result<(), StoreError> {
+        let letter = letter.kept();
         let message = &letter.message;
         let bytes = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
         let insert = sqlx::query(include_str!("../sql/inbox_bury.sql"))
@@ -197,6 +198,16 @@ impl InboxConnection for Inbox<'_> {
             .bind(failure.class.as_bytes())
             .bind(failure.detail.as_bytes());
         self.execute("bury", insert).await.map(drop)
+    }
+
+    async fn rebury(&mut self, letter: &Letter, failure: &Failure) -> Result<bool, StoreError> {
+        let update = sqlx::query(include_str!("../sql/inbox_rebury.sql"))
+            .bind(letter.attempts)
+            .bind(failure.class.as_bytes())
+            .bind(failure.detail.as_bytes())
+            .bind(letter.message.id.to_string())
+            .bind(letter.consumer.as_bytes());
+        Ok(self.execute("rebury", update).await? > 0)
     }
 
     async fn unbury(&mut self, consumer: &str, id: MessageId) -> Result<bool, StoreError> {

@@ -36,7 +36,7 @@ impl InboxStore for MySqlStore {
                     .bind(argument.1)
                     .fetch_all(connection)
                     .await?;
-                rows.iter().map(view).collect()
+                rows.iter().map(|row| Ok(view(row)?.restored())).collect()
             })
         })
         .await
@@ -146,7 +146,7 @@ impl InboxStore for MySqlStore {
 }
 
 fn letter(consumer: &str, row: &MySqlRow) -> Result<Letter, Fault> {
-    Ok(Letter {
+    let letter = Letter {
         consumer: consumer.to_owned(),
         message: row::message(row)?,
         attempts: row.try_get(MORE)?,
@@ -156,7 +156,8 @@ fn letter(consumer: &str, row: &MySqlRow) -> Result<Letter, Fault> {
             seq: row.try_get(MORE + 3)?,
             ..Provenance::default()
         },
-    })
+    };
+    Ok(letter.restored())
 }
 
 async fn purge(

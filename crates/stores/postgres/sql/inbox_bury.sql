@@ -1,4 +1,4 @@
--- inbox_bury: a dead letter, or the latest about one that was redriven and failed again.
+-- inbox_bury: a dead letter, or the latest about one whose id was forgotten and that came again.
 -- Concurrency: waits for whoever changes the same one. Index: inbox_dead_pkey.
 INSERT INTO posthaste.inbox_dead (
     consumer,

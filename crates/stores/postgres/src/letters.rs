@@ -32,7 +32,7 @@ impl InboxStore for PostgresStore {
                     .bind(i64::from(limit))
                     .fetch_all(connection)
                     .await?;
-                rows.iter().map(view).collect()
+                rows.iter().map(|row| Ok(view(row)?.restored())).collect()
             })
         })
         .await
@@ -132,7 +132,7 @@ impl InboxStore for PostgresStore {
 }
 
 fn letter(consumer: &str, row: &PgRow) -> Result<Letter, Fault> {
-    Ok(Letter {
+    let letter = Letter {
         consumer: consumer.to_owned(),
         message: row::message(row)?,
         attempts: number(row, MORE)?,
@@ -142,7 +142,8 @@ fn letter(consumer: &str, row: &PgRow) -> Result<Letter, Fault> {
             seq: row.try_get(MORE + 3)?,
             ..Provenance::default()
         },
-    })
+    };
+    Ok(letter.restored())
 }
 
 async fn purge(

@@ -1,4 +1,4 @@
--- inbox_bury: a dead letter, or the latest about one that was redriven and failed again.
+-- inbox_bury: a dead letter, or the latest about one whose id was forgotten and that came again.
 -- Concurrency: in the caller's transaction, which holds the write lock. Index: primary key.
 INSERT INTO posthaste_inbox_dead (
     consumer, id, source, seq, topic, key, type, headers, content_type, payload, attempts,

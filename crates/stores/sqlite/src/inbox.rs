@@ -153,6 +153,7 @@ impl InboxConnection for Inbox<'_> {
     }
 
     async fn bury(&mut self, letter: &Letter, failure: &Failure) -> Result<(), StoreError> {
+        let letter = letter.kept();
         let message = &letter.message;
         let insert = sqlx::query(include_str!("../sql/inbox_bury.sql"))
             .bind(&letter.consumer)
@@ -169,6 +170,16 @@ impl InboxConnection for Inbox<'_> {
             .bind(failure.class)
             .bind(&failure.detail);
         self.execute("bury", insert).await.map(drop)
+    }
+
+    async fn rebury(&mut self, letter: &Letter, failure: &Failure) -> Result<bool, StoreError> {
+        let update = sqlx::query(include_str!("../sql/inbox_rebury.sql"))
+            .bind(&letter.consumer)
+            .bind(letter.message.id.to_string())
+            .bind(letter.attempts)
+            .bind(failure.class)
+            .bind(&failure.detail);
+        Ok(self.execute("rebury", update).await? > 0)
     }
 
     async fn unbury(&mut self, consumer: &str, id: MessageId) -> Result<bool, StoreError> {

@@ -36,7 +36,7 @@ impl InboxStore for SqliteStore {
                         .bind(limit)
                         .fetch_all(conn)
                         .await?;
-                    rows.iter().map(view).collect()
+                    rows.iter().map(|row| Ok(view(row)?.restored())).collect()
                 })
             })
             .await
@@ -143,7 +143,7 @@ impl InboxStore for SqliteStore {
 }
 
 fn letter(consumer: &str, row: &SqliteRow) -> Result<Letter, Fault> {
-    Ok(Letter {
+    let letter = Letter {
         consumer: consumer.to_owned(),
         message: row::message(row)?,
         attempts: row.try_get("attempts")?,
@@ -153,7 +153,8 @@ fn letter(consumer: &str, row: &SqliteRow) -> Result<Letter, Fault> {
             seq: row.try_get("seq")?,
             ..Provenance::default()
         },
-    })
+    };
+    Ok(letter.restored())
 }
 
 async fn purge(

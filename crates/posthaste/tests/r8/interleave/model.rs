@@ -432,6 +432,10 @@ impl InboxConnection for Port<'_> {
         panic!("no dead letters here")
     }
 
+    async fn rebury(&mut self, _: &Letter, _: &Failure) -> Result<bool, StoreError> {
+        panic!("no dead letters here")
+    }
+
     async fn unbury(&mut self, _: &str, _: MessageId) -> Result<bool, StoreError> {
         panic!("no dead letters here")
     }
