@@ -114,6 +114,10 @@ impl<DB: Database + 'static> Consumer<DB> {
     ///
     /// # Errors
     /// As [`ConsumerError`]. Outages of the broker and the database are waited out.
+    ///
+    /// # Panics
+    /// When one of its tasks did, which a handler's panic is not: what was not handled was not
+    /// acknowledged.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ConsumerError> {
         runner::run(self, stop).await
     }
@@ -139,7 +143,7 @@ impl RunningConsumer {
     /// Waits until it ends by itself, which only an error makes it do.
     ///
     /// # Errors
-    /// What ended it.
+    /// What ended it; a panic of its task is a panic here.
     pub async fn finished(self) -> Result<(), ConsumerError> {
         self.task.await.unwrap_or_else(|error: JoinError| match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

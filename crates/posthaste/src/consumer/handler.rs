@@ -126,10 +126,10 @@ impl<DB: Database> Handlers<DB> {
                 is_final: true,
             });
         };
-        let outcome = AssertUnwindSafe(handler.handle(connection, run));
-        match outcome.catch_unwind().await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(trouble::<DB>(error)),
+        // With what the error says of itself, which is the user's code too.
+        let outcome = async { handler.handle(connection, run).await.map_err(trouble::<DB>) };
+        match AssertUnwindSafe(outcome).catch_unwind().await {
+            Ok(outcome) => outcome,
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

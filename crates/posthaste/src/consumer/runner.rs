@@ -1,6 +1,7 @@
 //! The loop that owns the subscriber.
 
 use std::{
+    any::Any,
     collections::HashSet,
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::Arc,
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Consumer, ConsumerError,
     events::Events,
-    slot::{Chain, Job, Origin, Report, Slot},
+    slot::{Chain, Finished, Job, Origin, Report, Slot},
 };
 use crate::Database;
 
@@ -26,6 +27,8 @@ use crate::Database;
 /// one is handled, and never fewer than this, so that a key that waits does not stop the others.
 const AHEAD: usize = 4;
 const IN_FLIGHT_MIN: usize = 256;
+/// Bytes of them from which on no more are received.
+const IN_FLIGHT_BYTES: usize = 64 * 1024 * 1024;
 /// Redriven dead letters taken at a time.
 const LETTERS_MAX: u32 = 100;
 /// Longest pause between two tries to reach a broker that is away: what waits there is handled within
@@ -45,8 +48,12 @@ struct Runner<DB: Database> {
     hasher: BuildHasherDefault<DefaultHasher>,
     /// Given to slots and not finished.
     in_flight: usize,
+    /// Bytes of those.
+    in_flight_bytes: usize,
     /// Dead letters given to slots and not finished.
     letters: HashSet<MessageId>,
+    /// What ended a task of the consumer that should have gone on: the consumer ends with it.
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 pub(super) async fn run<DB: Database + 'static>(
@@ -90,19 +97,22 @@ pub(super) async fn run<DB: Database + 'static>(
         slots,
         hasher: BuildHasherDefault::default(),
         in_flight: 0,
+        in_flight_bytes: 0,
         letters: HashSet::new(),
+        panic: None,
     };
-    let outcome = runner.serve(&mut received, stop).await;
+    let outcome = runner.serve(&mut received, &mut tasks, stop).await;
     stop_slots.cancel();
     runner.drain(received, tasks).await;
     outcome
 }
 
 impl<DB: Database + 'static> Runner<DB> {
-    /// Receives and acknowledges until told to stop.
+    /// Receives and acknowledges until told to stop, or until a task of the consumer ends.
     async fn serve(
         &mut self,
         reports: &mut UnboundedReceiver<Report>,
+        tasks: &mut JoinSet<()>,
         stop: CancellationToken,
     ) -> Result<(), ConsumerError> {
         let settings = self.consumer.settings;
@@ -114,20 +124,23 @@ impl<DB: Database + 'static> Runner<DB> {
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_paused = Instant::now() < resume;
+            let has_room = self.in_flight < in_flight_max && self.in_flight_bytes < IN_FLIGHT_BYTES;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 report = reports.recv() => match report {
                     Some(Report::Fatal(error)) => return Err(error.into()),
-                    Some(Report::Finished { receipt, id, origin }) => {
-                        self.finished(receipt, id, origin).await;
-                    }
-                    // Every slot ended without a word: one of them panicked.
+                    Some(Report::Finished(finished)) => self.finished(finished).await,
                     None => return Ok(()),
                 },
-                _ = poll.tick() => self.take_letters().await,
+                // What a slot has to say comes first: this one panicked.
+                Some(ended) = tasks.join_next() => {
+                    self.panic = ended.err().and_then(|error| error.try_into_panic().ok());
+                    return Ok(());
+                }
+                _ = poll.tick(), if has_room => self.take_letters().await,
                 incoming = self.consumer.subscriber.receive(),
-                    if !is_paused && self.in_flight < in_flight_max => match incoming {
+                    if !is_paused && has_room => match incoming {
                         Ok(incoming) => {
                             failures = 0;
                             self.give(incoming, Origin::Broker);
@@ -149,15 +162,18 @@ impl<DB: Database + 'static> Runner<DB> {
         let hash = self.hasher.hash_one(&chain) as usize;
         let slot = &self.slots[hash % self.slots.len()];
         // A slot that is gone has reported why, or panicked, which ends the consumer.
-        let is_single = origin == Origin::Letter;
+        let (is_single, bytes) = (origin == Origin::Letter, incoming.message.weight());
         if slot.send(Job { incoming, chain, origin, attempts: 0, is_single }).is_ok() {
             self.in_flight += 1;
+            self.in_flight_bytes += bytes;
             self.events.in_flight(self.in_flight);
         }
     }
 
-    async fn finished(&mut self, receipt: u64, id: MessageId, origin: Origin) {
+    async fn finished(&mut self, finished: Finished) {
+        let Finished { receipt, id, origin, bytes } = finished;
         self.in_flight -= 1;
+        self.in_flight_bytes -= bytes;
         self.events.in_flight(self.in_flight);
         match origin {
             Origin::Letter => {
@@ -189,14 +205,14 @@ impl<DB: Database + 'static> Runner<DB> {
     async fn drain(&mut self, mut reports: UnboundedReceiver<Report>, mut tasks: JoinSet<()>) {
         self.slots.clear();
         let end = Instant::now() + self.consumer.settings.drain;
-        let mut panic = None;
+        let mut panic = self.panic.take();
         while let Ok(Some(ended)) = timeout_at(end, tasks.join_next()).await {
             panic = panic.or(ended.err().and_then(|error| error.try_into_panic().ok()));
         }
         tasks.shutdown().await;
         while let Ok(report) = reports.try_recv() {
-            if let Report::Finished { receipt, id, origin } = report {
-                self.finished(receipt, id, origin).await;
+            if let Report::Finished(finished) = report {
+                self.finished(finished).await;
             }
         }
         self.events.stopped(self.in_flight);

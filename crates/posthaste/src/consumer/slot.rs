@@ -66,10 +66,19 @@ pub(super) struct Job {
     pub(super) is_single: bool,
 }
 
+/// A message that a slot is done with.
+pub(super) struct Finished {
+    pub(super) receipt: u64,
+    pub(super) id: MessageId,
+    pub(super) origin: Origin,
+    /// Its weight.
+    pub(super) bytes: usize,
+}
+
 /// What a slot tells the runner.
 pub(super) enum Report {
     /// Committed, or found to have been: acknowledge.
-    Finished { receipt: u64, id: MessageId, origin: Origin },
+    Finished(Finished),
     /// The consumer cannot go on.
     Fatal(InboxError),
 }
@@ -297,9 +306,9 @@ impl<DB: Database + 'static> Slot<DB> {
 
     fn finish(&self, batch: Vec<Job>) {
         for job in batch {
-            let Job { incoming, origin, .. } = job;
-            let (receipt, id) = (incoming.receipt, incoming.message.id);
-            let _ = self.reports.send(Report::Finished { receipt, id, origin });
+            let Job { incoming: Incoming { receipt, message, .. }, origin, .. } = job;
+            let finished = Finished { receipt, id: message.id, origin, bytes: message.weight() };
+            let _ = self.reports.send(Report::Finished(finished));
         }
     }
 
