@@ -8,7 +8,7 @@ use std::{
 
 use posthaste::{Broker, Message, Sharing, Start, Subscriber, Subscription, nats, rabbitmq};
 use posthaste_core::{Delivery, Outcome};
-use posthaste_fixtures::{Kind, fresh_database, postgres, server};
+use posthaste_fixtures::{Kind, Options, Server, fresh_database, postgres};
 use sqlx::Executor;
 
 fn subscription(name: &str, topic: &str) -> Subscription {
@@ -27,7 +27,10 @@ async fn r8_01_twenty_lines_lead_from_rabbitmq_to_nats_with_one_effect() {
     let lines = body.lines().filter(|line| !line.trim().is_empty()).count();
     assert!(lines <= 20, "{lines} lines");
 
-    let [rabbit_url, nats_url] = [Kind::RabbitMq, Kind::Nats].map(|kind| server(kind).url());
+    // Servers of its own: an example has the same names in every run.
+    let own = |kind| Server::private(kind, &Options::default()).expect("a server of our own");
+    let [rabbit, nats_server] = [Kind::RabbitMq, Kind::Nats].map(own);
+    let (rabbit_url, nats_url) = (rabbit.url(), nats_server.url());
     let database = fresh_database(postgres()).await.unwrap();
     let pool = sqlx::PgPool::connect(&database).await.unwrap();
     posthaste::migrate(&pool).await.unwrap();

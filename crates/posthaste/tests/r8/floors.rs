@@ -4,7 +4,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -125,13 +125,16 @@ async fn send<DB: Base>(bed: &Bed<DB>, lane: &Arc<Lane>) -> (Vec<MessageId>, usi
         if let Some(late) = late.take() {
             DB::commit(late).await.expect("a commit");
         }
-        // A floor rises as it can be proved, which takes settlements: goes on until it does.
-        for _ in 0..500 {
+        // A floor rises as it can be proved, which takes settlements and, on PostgreSQL, the end of
+        // every transaction that was open, of whatever database: goes on until it does.
+        let end = Instant::now() + LONG;
+        while Instant::now() < end {
             let last = enqueue_now(bed, &mut ids).await;
             if lane.wait_for(last).await > 0 {
                 floors += 1;
                 break;
             }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         if DB::HAS_CONCURRENT_WRITERS {
             let (open, new) = enqueue(bed).await;

@@ -80,7 +80,7 @@ async fn r8_06_a_watermark_keeps_one_row_and_drops_every_replay<DB: Base>() {
 
 async fn r8_05_ids_are_beside_the_entity_and_gone_after_their_window<DB: Base>() {
     let (bed, inbox) = (Bed::<DB>::new().await, Inbox::<DB>::new("c"));
-    let (log, count) = (Uuid::now_v7(), messages().min(20_000));
+    let (log, count) = (Uuid::now_v7(), messages());
     let mut row_bytes = Vec::new();
     let mut old = Vec::new();
     for first in (1..=count).step_by(BATCH as usize) {
@@ -96,7 +96,9 @@ async fn r8_05_ids_are_beside_the_entity_and_gone_after_their_window<DB: Base>()
     let store = DB::inbox_store(bed.pool.clone());
     let purge = async || store.purge_inbox("c", day, 1_000).await.expect("purged").ids;
     assert_eq!(purge().await, 0, "none before its time");
-    assert_eq!(handle(&bed, &inbox, &old).await, 0);
+    for some in old.chunks(BATCH as usize) {
+        assert_eq!(handle(&bed, &inbox, some).await, 0);
+    }
     assert_eq!(DB::number::<i64>(&bed.pool, DB::INBOX).await, count, "one id a message");
     // A year later.
     DB::act(&bed.pool, DB::AGE).await;

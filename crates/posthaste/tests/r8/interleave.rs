@@ -5,8 +5,6 @@
 //! that gives out again what was not acknowledged. A run is a list of choices, one for every call.
 //! All lists are tried. Two that lead to the same state have the same future, which is looked at once
 //! and counted as often as it is reached.
-//!
-//! `crates/core/tests/interleave.rs` does the same one level deeper, for the rule and one message.
 
 mod model;
 

@@ -9,9 +9,9 @@ use posthaste_conformance::store::TestBed;
 use posthaste_core::{
     Claim, Fetch, Message, ParkedFilter, Position, RouteSpec, Shard, Store, StoreErrorKind as Kind,
 };
-use posthaste_fixtures::{Kind as Servers, Options, PATIENCE, Server};
+use posthaste_fixtures::{Kind as Servers, Options, PATIENCE, Server, eventually};
 use posthaste_store_mysql::MySqlStore;
-use sqlx::{Connection, Executor, MySqlConnection};
+use sqlx::{Connection, Executor, MySqlConnection, mysql::MySqlPoolOptions};
 
 /// A session of an application that gives up on locks at once.
 async fn impatient(bed: &Bed, isolation: &'static str) -> MySqlConnection {
@@ -30,9 +30,12 @@ const ISOLATIONS: [&str; 3] = [
 const STEPS: [&str; 2] =
     [include_str!("../sql/sequence.sql"), include_str!("../sql/sequence_run.sql")];
 
-/// The statements of a step, up to its end, in a transaction that stays open: all locks it ever has.
+/// The statements of a step, up to its end, in a transaction that stays open however slow the machine
+/// is: all locks it ever has.
 async fn move_without_end(bed: &Bed, step: &'static str) -> MySqlConnection {
     let mut mover = bed.store.pool().acquire().await.expect("a connection").detach();
+    let stays = sqlx::raw_sql("/*M! SET SESSION idle_transaction_timeout = 0 */");
+    mover.execute(stays).await.expect("a valid statement");
     let (step, _) = step.split_once("COMMIT;").expect("a step that commits");
     mover.execute(sqlx::raw_sql(step)).await.expect("a valid statement");
     mover
@@ -94,14 +97,12 @@ async fn whoever_waits_for_a_move_reads_what_it_moved() {
     serve(&bed).await;
     bed.store.append(&[message("1")]).await.unwrap();
     let mut mover = move_without_end(&bed, STEPS[0]).await;
-    let store = MySqlStore::new(bed.pool.clone());
+    let store = MySqlStore::new(bed.pool.clone()).deadline(PATIENCE);
     let request = fetch_after(Position::default());
     let fetching = tokio::spawn(async move { store.fetch(&request).await });
     let waiting = "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
                    WHERE DB = DATABASE() AND INFO LIKE 'SELECT seq INTO%FOR UPDATE'";
-    while bed.number(waiting).await == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("fetch that waits", async || (bed.number(waiting).await > 0).then_some(())).await;
     mover.execute("COMMIT").await.unwrap();
     let batch = fetching.await.unwrap().unwrap();
     assert_eq!(payloads(&batch), [b"1"]);
@@ -196,7 +197,7 @@ async fn call_that_misses_its_deadline_closes_its_connection() {
     assert_eq!(late.kind, Kind::Unavailable);
     assert_eq!(store.pool().size(), 0, "it may still be answered, so nobody may use it again");
     session.execute("UNLOCK TABLES").await.unwrap();
-    store.register(&spec(1)).await.unwrap();
+    store.deadline(PATIENCE).register(&spec(1)).await.unwrap();
     bed.remove().await;
 }
 
@@ -229,6 +230,32 @@ async fn a_dropped_call_leaves_no_transaction_open() {
     bed.remove().await;
 }
 
+/// The same for a handler's transaction, whose pool is the application's: it would do its own work in
+/// a transaction that nobody commits.
+#[tokio::test]
+async fn a_dropped_begin_leaves_no_transaction_open() {
+    let bed = Bed::fresh().await;
+    let pool = MySqlPoolOptions::new().max_connections(1).connect(&bed.url).await.unwrap();
+    for polls in 1..=20 {
+        let mut begin = Box::pin(posthaste_store_mysql::begin(&pool));
+        for _ in 0..polls {
+            let polled = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(begin.as_mut().poll(context).is_ready())
+            });
+            if polled.await {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(begin);
+        let inside = "SELECT CAST(@@in_transaction AS SIGNED)";
+        let is_inside: i64 = sqlx::query_scalar(inside).fetch_one(&pool).await.unwrap();
+        assert_eq!(is_inside, 0, "dropped after {polls} polls");
+    }
+    pool.close().await;
+    bed.remove().await;
+}
+
 /// Two transactions that wait for each other: the server ends ours, and we try again.
 #[tokio::test]
 async fn a_deadlock_is_tried_again() {
@@ -247,10 +274,11 @@ async fn a_deadlock_is_tried_again() {
     let waiting = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
                    AND INFO LIKE '%posthaste_lease%' AND ID <> CONNECTION_ID()";
     let mut looks = 0;
-    while looks < 2 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    eventually("call that waits", async || {
         looks = if bed.number(waiting).await == 1 { looks + 1 } else { 0 };
-    }
+        (looks == 2).then_some(())
+    })
+    .await;
     other.execute("SELECT 1 FROM posthaste_lease WHERE shard = 0 FOR UPDATE").await.unwrap();
     other.commit().await.unwrap();
     assert_eq!(call.await.unwrap().unwrap(), 0);
@@ -296,6 +324,7 @@ async fn a_frozen_server_hangs_nobody() {
     assert_eq!(error.kind, Kind::Unavailable, "{error:?}");
     server.start_again().unwrap();
     // Connections that died with it are found out one by one.
+    let store = store.deadline(PATIENCE);
     let mut outcome = store.status().await;
     for _ in 0..posthaste_store_mysql::CONNECTIONS_MAX {
         outcome = store.status().await;

@@ -14,7 +14,7 @@ use std::{
 
 use bed::{Bed, fetch_after};
 use posthaste_core::{Fetch, Message, MessageId, Position, RouteSpec, Store, StoreErrorKind};
-use posthaste_fixtures::{Kind, Options, Server};
+use posthaste_fixtures::{Kind, Options, PATIENCE, Server};
 use posthaste_history::History;
 use posthaste_store_mysql::{MySqlStore, enqueue};
 use sqlx::{MySqlConnection, MySqlPool};
@@ -174,7 +174,7 @@ async fn run(bed: &Bed, disturb: impl Future<Output = ()>) {
         orders
     };
     let orders = tokio::select! {
-        orders = ended => orders,
+        orders = tokio::time::timeout(5 * PATIENCE, ended) => orders.expect("it ends"),
         () = disturb => unreachable!("it goes on until the end"),
     };
     assert!(orders.iter().all(|order| *order == orders[0]), "every route reads the same order");
