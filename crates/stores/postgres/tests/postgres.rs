@@ -221,9 +221,10 @@ async fn a_dropped_begin_leaves_no_transaction_open() {
             tokio::task::yield_now().await;
         }
         drop(begin);
-        let inside = "SELECT now() < statement_timestamp()";
-        let is_inside: bool = sqlx::query_scalar(inside).fetch_one(&pool).await.unwrap();
-        assert!(!is_inside, "dropped after {polls} polls");
+        // Raw, so that it is one message to the server: outside a transaction it begins its own.
+        let inside = sqlx::raw_sql("SELECT now() < statement_timestamp()");
+        let row = pool.fetch_one(inside).await.unwrap();
+        assert!(!row.get::<bool, _>(0), "dropped after {polls} polls");
     }
     pool.close().await;
     bed.remove().await;
