@@ -160,7 +160,8 @@ async fn a_name_that_breaks_its_limit_is_refused(bed: Arc<dyn Bed>) -> Result<()
     for mode in [InboxMode::IdsFirst, InboxMode::IdsLast, InboxMode::Watermark] {
         for name in [String::new(), "n".repeat(256)] {
             let rule = InboxRule { consumer: name, mode };
-            let error = handle(&bed, &rule, &[message(), message()]).await.unwrap_err();
+            let handled = handle(&bed, &rule, &[message(), message()]).await;
+            let error = handled.expect_err("it is no name");
             assert!(!error.is_retryable() && error.to_string().contains("1 to 255"), "{error}");
         }
     }
