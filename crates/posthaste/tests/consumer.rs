@@ -1,6 +1,7 @@
 //! The consumer runner on SQLite: order, retries, dead letters, stopping.
 
 mod desk;
+mod trouble;
 
 use std::{
     sync::{
@@ -292,120 +293,6 @@ async fn r8_04_poison_becomes_dead_letters_and_a_redriven_one_takes_effect_once(
     }
     assert_eq!(bed.effects().await, ["k=1", "k=6", "k=2"]);
     running.shutdown().await.unwrap();
-}
-
-/// Two replicas take a redriven letter. Here the other one handles it after this one's handler failed
-/// and before this one gives it up: the handler commits for it.
-#[tokio::test]
-async fn r8_04_a_letter_that_another_replica_handled_does_not_come_back() {
-    let bed = Bed::new().await;
-    let calls = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&calls);
-    let consumer = bed.builder(Inbox::new("c")).on("Add", move |tx, incoming| {
-        let count = Arc::clone(&count);
-        Box::pin(async move {
-            if count.fetch_add(1, SeqCst) == 1 {
-                add(tx, incoming).await?;
-                sqlx::raw_sql("COMMIT; BEGIN").execute(tx).await?;
-            }
-            Err(HandlerError::dead_letter("no"))
-        })
-    });
-    let running = consumer.build().unwrap().spawn();
-    bed.desk.put(message("Add", "k", 1));
-    bed.wait_for(1).await;
-    let store = bed.letters();
-    assert_eq!(store.redrive_letters(&ParkedFilter::default(), "ann").await.unwrap(), 1);
-    wait_for_effects(&bed, 1).await;
-    // It has ended with the letter when it has ended.
-    running.shutdown().await.unwrap();
-    assert_eq!(store.inbox_status().await.unwrap()[0].dead, 0, "it took effect");
-    assert_eq!(calls.load(SeqCst), 2);
-}
-
-/// An error that cannot say what it is.
-#[derive(Debug)]
-struct Unspeakable;
-
-impl std::fmt::Display for Unspeakable {
-    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        panic!("not even this works")
-    }
-}
-
-impl std::error::Error for Unspeakable {}
-
-#[tokio::test]
-async fn an_error_that_panics_is_a_panic_of_its_handler() {
-    let bed = Bed::new().await;
-    let consumer = bed.builder(Inbox::new("c")).on("Add", |tx, incoming| {
-        Box::pin(async move {
-            add(tx, incoming).await?;
-            if number(incoming) == 1 { Err(Unspeakable.into()) } else { Ok(()) }
-        })
-    });
-    let running = consumer.build().unwrap().spawn();
-    bed.desk.put_all((1..=2).map(|n| message("Add", "k", n)));
-    bed.wait_for(2).await;
-    running.shutdown().await.unwrap();
-    assert_eq!(bed.effects().await, ["k=2"]);
-    let dead = bed.letters().letters(&ParkedFilter::default(), 10).await.unwrap();
-    let error = dead[0].last_error.clone().unwrap();
-    assert_eq!(error, ("panic".to_owned(), "not even this works".to_owned()));
-}
-
-/// What a panic carries, whose end is a panic that no handler is there to answer for.
-struct Bomb;
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        panic!("the slot is gone");
-    }
-}
-
-/// One slot of four: what comes for the others would go on, and what comes for it would be lost to it.
-#[tokio::test]
-async fn a_slot_that_panics_ends_the_consumer() {
-    let bed = Bed::new().await;
-    let consumer = bed
-        .builder(Inbox::new("c"))
-        .on("Add", |_, _| Box::pin(async move { std::panic::panic_any(Bomb) }));
-    bed.desk.put(message("Add", "k", 1));
-    let running = consumer.build().unwrap().spawn();
-    let ended = tokio::spawn(tokio::time::timeout(LONG, running.finished())).await;
-    let panic = ended.expect_err("it ends as its slot did").into_panic();
-    assert_eq!(panic.downcast_ref::<&str>(), Some(&"the slot is gone"));
-    assert_eq!(bed.desk.acknowledged(), []);
-}
-
-/// No more is received than memory is set aside for, and all of it is handled.
-#[tokio::test]
-async fn large_messages_are_received_as_there_is_room() {
-    let bed = Bed::new().await;
-    let (desk, most) = (bed.desk.clone(), Arc::new(AtomicU32::new(0)));
-    let seen = Arc::clone(&most);
-    let consumer = bed.builder(Inbox::new("c")).concurrency(1).on("Large", move |_, _| {
-        let (desk, seen) = (desk.clone(), Arc::clone(&seen));
-        Box::pin(async move {
-            // It receives what it will.
-            for _ in 0..1000 {
-                tokio::task::yield_now().await;
-            }
-            let waiting = desk.given() - desk.acknowledged().len();
-            seen.fetch_max(u32::try_from(waiting).unwrap(), SeqCst);
-            Ok(())
-        })
-    });
-    let payload = Message::from_bytes("", None, vec![b'0'; 8 << 20]).payload;
-    bed.desk.put_all((0..24).map(|_| {
-        let mut large = message("Large", "k", 0);
-        large.message.payload = payload.clone();
-        large
-    }));
-    let running = consumer.build().unwrap().spawn();
-    bed.wait_for(24).await;
-    running.shutdown().await.unwrap();
-    assert_eq!(most.load(SeqCst), 8, "64 MiB");
 }
 
 #[tokio::test]
