@@ -103,7 +103,8 @@ async fn each_takes_effect_once(
     eventually("effect of every message", all).await;
     running.shutdown().await.expect("it stops in order");
     assert_eq!(effects(&pool, ALL).await, MESSAGES, "each once");
-    let (name,): (String,) = sqlx::query_as("SELECT DATABASE()").fetch_one(&pool).await.unwrap();
+    let name = sqlx::query_scalar("SELECT DATABASE()").fetch_one(&pool).await;
+    let name: String = name.expect("a name");
     pool.execute(AssertSqlSafe(format!("DROP DATABASE {name}"))).await.expect("it can be dropped");
 }
 
