@@ -8,6 +8,8 @@
 //! Events come from RabbitMQ ([`rabbitmq`]), or straight from a relay in this process ([`embedded`]).
 
 use std::{
+    future::{Future, pending},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -39,6 +41,9 @@ const BATCH: usize = 100;
 /// Pauses between two tries to reach RabbitMQ at the start.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Time between two looks whether the database answers.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Pauses after a failure that is neither the database's nor the message's, and how many there may be.
 const RETRY: (Backoff, u32) =
@@ -77,6 +82,19 @@ pub async fn from_rabbitmq(
     is_subscribed: &AtomicBool,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let settling = |stop| -> Settling<'_> {
+        Box::pin(settle_from_rabbitmq(database, config, overdraft, is_subscribed, stop))
+    };
+    again_after_outages(database, stop, settling).await
+}
+
+async fn settle_from_rabbitmq(
+    database: &Database,
+    config: &rabbitmq::Config,
+    overdraft: Overdraft,
+    is_subscribed: &AtomicBool,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     // One queue for each exchange, whoever subscribes first: instances share it.
     let subscription = subscription(Some(format!("{}.{NAME}", config.exchange)));
     let subscribe = async {
@@ -101,6 +119,57 @@ pub async fn from_rabbitmq(
 /// # Errors
 /// When no port of this machine is free, or the inbox or the outbox cannot be used as they are.
 pub async fn embedded(
+    database: &Database,
+    overdraft: Overdraft,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let settling = |stop| -> Settling<'_> { Box::pin(settle_embedded(database, overdraft, stop)) };
+    again_after_outages(database, stop, settling).await
+}
+
+/// Settling, until its token says stop.
+type Settling<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + 'a>>;
+
+/// Settles until stopped, and stops and begins anew when the database does not answer: a connection that is
+/// lost without a word says nothing to whoever waits for its answer. Events that were in work come again.
+async fn again_after_outages<'a>(
+    database: &Database,
+    stop: CancellationToken,
+    settling: impl Fn(CancellationToken) -> Settling<'a>,
+) -> anyhow::Result<()> {
+    let transfers = Transfers::new(database.ledger());
+    loop {
+        let round = stop.child_token();
+        let watch = async {
+            until_lost(&transfers).await;
+            tracing::warn!("the database does not answer; settling begins anew when it does");
+            round.cancel();
+            pending().await
+        };
+        tokio::select! {
+            result = settling(round.clone()) => result?,
+            never = watch => return never,
+        }
+        if stop.is_cancelled() || !round.is_cancelled() {
+            return Ok(());
+        }
+        stop.run_until_cancelled(until_found(&transfers)).await;
+    }
+}
+
+async fn until_lost(transfers: &Transfers) {
+    while transfers.check().await.is_ok() {
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn until_found(transfers: &Transfers) {
+    while transfers.check().await.is_err() {
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn settle_embedded(
     database: &Database,
     overdraft: Overdraft,
     stop: CancellationToken,
@@ -204,7 +273,7 @@ fn transfer_id(incoming: &Incoming) -> Result<Uuid, HandlerError> {
 /// An outage spends no attempt.
 fn failure(error: LedgerError) -> HandlerError {
     match error {
-        LedgerError::Unavailable(why) => {
+        LedgerError::Unavailable(why) | LedgerError::Held(why) => {
             StoreError::new(StoreErrorKind::Unavailable, NAME, why).into()
         }
         LedgerError::Internal(why) => HandlerError::retry(why),

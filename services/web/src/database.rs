@@ -3,7 +3,9 @@
 //! PostgreSQL as soon as one of the `DB_*` variables is set, the rest by default; else a file of SQLite
 //! in the working directory.
 
-use std::{fmt, future::Future, path::PathBuf, time::Duration};
+mod call;
+
+use std::{fmt, future::Future, io, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use sqlx::{
@@ -12,7 +14,9 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
     sqlite::SqlitePoolOptions,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+
+pub use call::{Work, call, transaction};
 
 use crate::Environment;
 
@@ -27,6 +31,26 @@ pub const RESTED_MAX: Duration = Duration::from_secs(1);
 
 /// How long a request waits for a connection before it is told that there is none.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long one that has rested may take to say that it is there.
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Longest statement of a request on PostgreSQL: what waits for somebody's lock for longer is ended by the
+/// server.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A transaction in which nothing happens for longer is ended by the server: this program has lost its
+/// connection in the middle, and others wait for what it has locked.
+const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest call, from the wait for a connection to the commit. A server that is gone from the network
+/// ends no statement, so this is counted here; it is less than a request's time, whose answer can then
+/// still be given.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// How long a migration waits for a lock before its attempt counts as failed. Its statements take the time
+/// they need.
+const MIGRATION_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections to a file: one may write, a few may read.
 const FILE_CONNECTIONS_MAX: u32 = 4;
@@ -99,12 +123,27 @@ pub fn postgres(options: PgConnectOptions) -> PgPool {
         .before_acquire(|connection, it| {
             Box::pin(async move {
                 if it.idle_for > RESTED_MAX {
-                    connection.ping().await?;
+                    timeout(PING_TIMEOUT, connection.ping()).await.map_err(|_| late())??;
                 }
                 Ok(true)
             })
         })
-        .connect_lazy_with(options)
+        .connect_lazy_with(limited(options, STATEMENT_TIMEOUT))
+}
+
+/// Options of sessions whose statements may take so long, and which do not stay in a transaction after
+/// their connection is lost.
+#[must_use]
+pub fn limited(options: PgConnectOptions, statement: Duration) -> PgConnectOptions {
+    options.options([
+        ("statement_timeout", statement.as_millis()),
+        ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_TIMEOUT.as_millis()),
+    ])
+}
+
+/// What a call that was given up has come to.
+fn late() -> sqlx::Error {
+    sqlx::Error::Io(io::ErrorKind::TimedOut.into())
 }
 
 /// A pool on a file, which is created where there is none.
@@ -130,6 +169,32 @@ pub fn migrator(migrations: &[(&'static str, &'static str)]) -> Migrator {
         Migration::new(number, (*name).into(), MigrationType::Simple, sql, false)
     };
     Migrator::with_migrations((1..).zip(migrations).map(of).collect())
+}
+
+/// Makes or updates tables on PostgreSQL, the outbox's first: where the service's own are, it can be used.
+/// In sessions without the limits of requests: nothing ends a statement, but who holds the lock for too long
+/// is waited for by trying again.
+///
+/// # Errors
+/// When the database is out of reach, or does not permit it.
+pub async fn migrate(
+    pool: &PgPool,
+    migrations: &[(&'static str, &'static str)],
+) -> Result<(), Failure> {
+    let options = (*pool.connect_options()).clone().options([
+        ("statement_timeout", 0),
+        ("idle_in_transaction_session_timeout", 0),
+        ("lock_timeout", MIGRATION_LOCK_TIMEOUT.as_millis()),
+    ]);
+    let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
+    let pool = pool.connect_lazy_with(options);
+    let made = async {
+        posthaste::migrate(&pool).await?;
+        Ok(migrator(migrations).run(&pool).await?)
+    };
+    let made = made.await;
+    pool.close().await;
+    made
 }
 
 /// Tries until it succeeds, with growing pauses, for at most `DB_START_TIMEOUT`.
@@ -186,7 +251,9 @@ impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error as E;
         match error {
-            E::Database(error) => Self::of_code(error.code().as_deref().unwrap_or_default()),
+            E::Database(error) => {
+                Self::of_code(error.code().as_deref().unwrap_or_default(), error.message())
+            }
             E::Io(error) => {
                 Self::Unavailable(format!("the database cannot be reached: {}", error.kind()))
             }
@@ -201,16 +268,18 @@ impl From<sqlx::Error> for Failure {
 }
 
 impl Failure {
-    /// By SQLSTATE, five characters, or SQLite's result code, a number.
-    fn of_code(code: &str) -> Self {
+    /// By SQLSTATE, five characters, or SQLite's result code, a number. A missing table is one that is just
+    /// being made; SQLite has no code for it.
+    fn of_code(code: &str, message: &str) -> Self {
         let text = format!("the database reports an error of code {code}");
         let passes = if code.len() < 5 {
             // Busy, locked, read-only, input or output, full, cannot open.
             let code = code.parse::<u32>().unwrap_or_default();
             matches!(code & 0xff, 5 | 6 | 8 | 10 | 13 | 14)
+                || (code == 1 && message.starts_with("no such table"))
         } else {
-            // A missing table is one that is just being made; 25006 is a standby.
-            matches!(code, "42P01" | "3F000" | "25006" | "3D000")
+            // 25006 is a standby, 55P03 somebody who holds a lock, 25P03 a transaction that stood still.
+            matches!(code, "42P01" | "3F000" | "25006" | "3D000" | "55P03" | "25P03")
                 || matches!(code.get(..2), Some("08" | "28" | "40" | "53" | "57" | "58"))
         };
         if passes { Self::Unavailable(text) } else { Self::Internal(text) }

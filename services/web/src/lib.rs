@@ -21,4 +21,5 @@ pub mod testing;
 pub use body::Json;
 pub use envelope::{ErrorBody, Problem, Success};
 pub use environment::Environment;
+pub use server::serve;
 pub use service::{BESIDE_DRAIN_TIMEOUT, Beside, Ready, Service, main, run, until_stopped};

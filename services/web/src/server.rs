@@ -8,7 +8,6 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     middleware,
 };
-use futures::FutureExt;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -62,8 +61,9 @@ pub(crate) fn layered(router: Router, metrics: &Metrics) -> Router {
         .layer(middleware::from_fn_with_state(metrics.clone(), observe::requests))
 }
 
-/// Serves until stopped, then until everything accepted is answered, at most [`DRAIN_TIMEOUT`].
-pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+/// Serves until stopped, then until everything accepted is answered, at most ten seconds. Waits for
+/// headers, for clients to take their answers and between requests are bounded; handlers are not.
+pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let connections = TaskTracker::new();
     let start = |stream: TcpStream, place| {
@@ -85,17 +85,34 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
         }
     }
     // Those who connected before the signal are served; closing the listener would reset them.
-    while let (Some(Ok((stream, _))), Ok(place)) =
-        (listener.accept().now_or_never(), places.clone().try_acquire_owned())
-    {
+    for stream in backlog(listener) {
+        let Ok(place) = places.clone().try_acquire_owned() else { break };
         start(stream, place);
     }
-    drop(listener);
     connections.close();
     tracing::info!(connections = connections.len(), "stopping");
     if timeout(DRAIN_TIMEOUT, connections.wait()).await.is_err() {
         tracing::warn!(connections = connections.len(), "stopped with connections open");
     }
+}
+
+/// Everybody who is connected and was not accepted yet; then nobody listens any more. The system is asked:
+/// the runtime knows only of those who came before it last looked.
+fn backlog(listener: TcpListener) -> impl Iterator<Item = TcpStream> {
+    let listener = listener.into_std().ok();
+    let accept = move || loop {
+        match listener.as_ref()?.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(true).ok()?;
+                return TcpStream::from_std(stream).ok();
+            }
+            // One who has gone, which says nothing about the next.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    };
+    std::iter::from_fn(accept)
 }
 
 /// Errors of accepting are either of one connection, or the process is out of files, which passes.
@@ -137,4 +154,36 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
         () = linger => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use axum::routing::get;
+
+    use super::*;
+
+    /// One thread: between the connection and the stop the runtime cannot look who is there.
+    #[tokio::test]
+    async fn r1_15_who_connects_just_before_the_stop_is_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let router = Router::new().route("/", get(async || "ok"));
+        let serving = tokio::spawn(serve(listener, router, stop.clone()));
+        tokio::task::yield_now().await;
+        let connect = || std::net::TcpStream::connect(address).unwrap();
+        let mut clients = [connect(), connect(), connect()];
+        for client in &mut clients {
+            client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        }
+        stop.cancel();
+        serving.await.unwrap();
+        for client in &mut clients {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+    }
 }

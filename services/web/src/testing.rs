@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use posthaste_fixtures::Proxy;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool, SqlitePool, postgres::PgConnectOptions};
@@ -346,6 +347,20 @@ impl Bed {
         let mut environment = self.environment.clone();
         environment.extend(pairs(more));
         environment
+    }
+
+    /// A proxy in front of the server, and the environment that leads there.
+    ///
+    /// # Panics
+    /// When it is no server.
+    pub async fn behind_proxy(&self) -> (Proxy, Vec<(String, String)>) {
+        let Pool::Postgres(pool) = &self.pool else { panic!("a file is behind no proxy") };
+        let options = pool.connect_options();
+        let server = format!("{}:{}", options.get_host(), options.get_port());
+        let proxy = Proxy::start(&server).await.expect("a proxy");
+        let (host, port) = (proxy.address().ip().to_string(), proxy.address().port().to_string());
+        let environment = self.with(&[("DB_HOST", &host), ("DB_PORT", &port)]);
+        (proxy, environment)
     }
 
     /// What this database calls the outbox.

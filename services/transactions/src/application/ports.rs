@@ -12,6 +12,9 @@ pub enum LedgerError {
     /// It may work later.
     #[error("{0}")]
     Unavailable(String),
+    /// It took too long, and may work later: somebody holds what it needs, which concerns no other call.
+    #[error("{0}")]
+    Held(String),
     /// It will not.
     #[error("{0}")]
     Internal(String),

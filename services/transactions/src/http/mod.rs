@@ -156,7 +156,7 @@ fn violation(violation: Violation) -> Problem {
 
 fn failure(error: LedgerError) -> Problem {
     match error {
-        LedgerError::Unavailable(why) => Problem::unavailable(&why),
+        LedgerError::Unavailable(why) | LedgerError::Held(why) => Problem::unavailable(&why),
         LedgerError::Internal(why) => Problem::internal(&why),
     }
 }

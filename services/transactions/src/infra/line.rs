@@ -5,8 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use services_web::database::RESTED_MAX;
-use sqlx::{PgPool, Postgres, pool::PoolConnection};
+use services_web::database::{CALL_TIMEOUT, RESTED_MAX};
+use sqlx::{PgConnection, PgPool, Postgres, pool::PoolConnection};
+use tokio::time::timeout;
+
+use crate::application::LedgerError;
 
 /// After this it goes back to the pool, which ends those that are old.
 const KEPT_MAX: Duration = Duration::from_secs(60);
@@ -19,8 +22,8 @@ pub(super) struct Line {
 }
 
 /// A connection in use. Dropped, it goes back to the pool, which looks whether it still works.
-pub(super) struct Taken {
-    pub(super) connection: PoolConnection<Postgres>,
+struct Taken {
+    connection: PoolConnection<Postgres>,
     since: Instant,
     used_at: Instant,
 }
@@ -30,8 +33,33 @@ impl Line {
         Self { pool, kept: Mutex::default() }
     }
 
+    /// Does a call's work, which must not be cancelled. The connection of what ends well is kept for the next
+    /// one; that of what is late is closed, because its answer may still arrive, and the pool would wait for
+    /// that.
+    pub(super) async fn call<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let mut taken = self.take().await?;
+        match timeout(CALL_TIMEOUT, work(&mut taken.connection)).await {
+            Ok(Ok(value)) => {
+                self.keep(taken);
+                Ok(value)
+            }
+            Ok(Err(error @ LedgerError::Internal(_))) => Err(error),
+            Ok(Err(error)) => {
+                drop(taken.connection.detach());
+                Err(error)
+            }
+            Err(_) => {
+                drop(taken.connection.detach());
+                Err(LedgerError::Unavailable("the database did not answer in time".to_owned()))
+            }
+        }
+    }
+
     /// The kept one, or one of the pool.
-    pub(super) async fn take(&self) -> Result<Taken, sqlx::Error> {
+    async fn take(&self) -> Result<Taken, sqlx::Error> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         let is_fresh =
             |it: &Taken| it.used_at.elapsed() < RESTED_MAX && it.since.elapsed() < KEPT_MAX;
@@ -43,8 +71,7 @@ impl Line {
         Ok(Taken { connection, since: now, used_at: now })
     }
 
-    /// Keeps one that a call has ended well with.
-    pub(super) fn keep(&self, taken: Taken) {
+    fn keep(&self, taken: Taken) {
         let taken = Taken { used_at: Instant::now(), ..taken };
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(taken);
     }

@@ -59,10 +59,7 @@ impl Database {
     /// When the database is out of reach, or does not permit it.
     pub async fn migrate(&self) -> Result<(), Failure> {
         match self {
-            Self::Postgres(pool) => {
-                posthaste::migrate(pool).await?;
-                database::migrator(postgres::MIGRATIONS).run(pool).await?;
-            }
+            Self::Postgres(pool) => database::migrate(pool, postgres::MIGRATIONS).await?,
             Self::Sqlite(pool) => {
                 posthaste::migrate(pool).await?;
                 database::migrator(sqlite::MIGRATIONS).run(pool).await?;
@@ -138,7 +135,13 @@ impl From<Failure> for LedgerError {
 
 impl From<sqlx::Error> for LedgerError {
     fn from(error: sqlx::Error) -> Self {
-        Failure::from(error).into()
+        // A statement that the server has ended because of its time.
+        let is_held =
+            error.as_database_error().and_then(|it| it.code()).is_some_and(|it| it == "57014");
+        match Failure::from(error).into() {
+            Self::Unavailable(why) if is_held => Self::Held(why),
+            other => other,
+        }
     }
 }
 

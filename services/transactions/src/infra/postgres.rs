@@ -4,7 +4,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use async_trait::async_trait;
 use posthaste::postgres::Outbox;
-use sqlx::{Connection, PgConnection, PgPool, Row, query, query_as, query_scalar};
+use services_web::database::{self, CALL_TIMEOUT};
+use sqlx::{
+    Connection, PgConnection, PgPool, Postgres, Row, postgres::PgArguments, query, query::Query,
+    query_as, query_scalar,
+};
 use uuid::Uuid;
 
 use super::{
@@ -42,6 +46,20 @@ impl PostgresLedger {
             pool,
         }
     }
+
+    /// A statement that shares nothing.
+    async fn execute(
+        &self,
+        statement: Query<'static, Postgres, PgArguments>,
+    ) -> Result<(), LedgerError> {
+        database::call(&self.pool, CALL_TIMEOUT, |connection| {
+            Box::pin(async move {
+                statement.execute(connection).await?;
+                Ok(())
+            })
+        })
+        .await
+    }
 }
 
 #[async_trait]
@@ -65,13 +83,12 @@ impl Ledger for PostgresLedger {
     }
 
     async fn begin(&self, ids: &[Uuid]) -> Result<(), LedgerError> {
-        query(include_str!("../../sql/postgres/begin.sql")).bind(ids).execute(&self.pool).await?;
-        Ok(())
+        let ids = ids.to_vec();
+        self.execute(query(include_str!("../../sql/postgres/begin.sql")).bind(ids)).await
     }
 
     async fn check(&self) -> Result<(), LedgerError> {
-        query(include_str!("../../sql/postgres/check.sql")).execute(&self.pool).await?;
-        Ok(())
+        self.execute(query(include_str!("../../sql/postgres/check.sql"))).await
     }
 }
 
@@ -83,25 +100,30 @@ impl Kind for Records {
     type Answer = Recorded;
 
     async fn answer(&self, asks: &[Self::Ask]) -> Result<Vec<Recorded>, LedgerError> {
-        let mut taken = self.0.take().await?;
-        let mut tx = taken.connection.begin().await?;
-        let new = insert(&mut tx, asks).await?;
-        let is_new = |ask: &&Self::Ask| new.contains(&ask.0.id);
-        let events = asks.iter().filter(is_new).map(|(transfer, _)| created(transfer));
-        let events = events.collect::<Result<Vec<_>, _>>()?;
-        Outbox::new().enqueue_all(&mut tx, events).await?;
-        let mut recorded = Vec::new();
-        for ask in asks {
-            recorded.push(match &ask.1 {
-                _ if is_new(&ask) => Recorded::New,
-                Some((key, _)) => find_by_key(&mut tx, &ask.0.from, key).await?,
-                None => return Err(unreadable("transfer")),
-            });
-        }
-        tx.commit().await?;
-        self.0.keep(taken);
-        Ok(recorded)
+        self.0.call(async |connection| record(connection, asks).await).await
     }
+}
+
+async fn record(
+    connection: &mut PgConnection,
+    asks: &[<Records as Kind>::Ask],
+) -> Result<Vec<Recorded>, LedgerError> {
+    let mut tx = connection.begin().await?;
+    let new = insert(&mut tx, asks).await?;
+    let is_new = |ask: &&<Records as Kind>::Ask| new.contains(&ask.0.id);
+    let events = asks.iter().filter(is_new).map(|(transfer, _)| created(transfer));
+    let events = events.collect::<Result<Vec<_>, _>>()?;
+    Outbox::new().enqueue_all(&mut tx, events).await?;
+    let mut recorded = Vec::new();
+    for ask in asks {
+        recorded.push(match &ask.1 {
+            _ if is_new(&ask) => Recorded::New,
+            Some((key, _)) => find_by_key(&mut tx, &ask.0.from, key).await?,
+            None => return Err(unreadable("transfer")),
+        });
+    }
+    tx.commit().await?;
+    Ok(recorded)
 }
 
 /// Which of the transfers are new.
@@ -151,12 +173,11 @@ impl Kind for Statuses {
     type Answer = Option<Status>;
 
     async fn answer(&self, ids: &[Uuid]) -> Result<Vec<Option<Status>>, LedgerError> {
-        let mut taken = self.0.take().await?;
-        let rows: Vec<(Uuid, String)> = query_as(include_str!("../../sql/postgres/find.sql"))
-            .bind(ids)
-            .fetch_all(&mut *taken.connection)
-            .await?;
-        self.0.keep(taken);
+        let find = async |connection: &mut PgConnection| {
+            let find = query_as(include_str!("../../sql/postgres/find.sql")).bind(ids);
+            Ok(find.fetch_all(connection).await?)
+        };
+        let rows: Vec<(Uuid, String)> = self.0.call(find).await?;
         let found = rows.into_iter().map(|(id, text)| Ok((id, status(&text)?)));
         let found = found.collect::<Result<HashMap<_, _>, LedgerError>>()?;
         Ok(ids.iter().map(|id| found.get(id).copied()).collect())
@@ -171,12 +192,11 @@ impl Kind for Balances {
     type Answer = i128;
 
     async fn answer(&self, users: &[String]) -> Result<Vec<i128>, LedgerError> {
-        let mut taken = self.0.take().await?;
-        let rows: Vec<(String, String)> = query_as(include_str!("../../sql/postgres/balance.sql"))
-            .bind(users)
-            .fetch_all(&mut *taken.connection)
-            .await?;
-        self.0.keep(taken);
+        let find = async |connection: &mut PgConnection| {
+            let find = query_as(include_str!("../../sql/postgres/balance.sql")).bind(users);
+            Ok(find.fetch_all(connection).await?)
+        };
+        let rows: Vec<(String, String)> = self.0.call(find).await?;
         let found = rows.into_iter().map(|(user, text)| Ok((user, number(&text)?)));
         let found = found.collect::<Result<HashMap<_, _>, LedgerError>>()?;
         Ok(users.iter().map(|user| found.get(user).copied().unwrap_or(0)).collect())

@@ -48,6 +48,11 @@ impl<K: Kind> Together<K> {
                 if called.recv_many(&mut together, TOGETHER_MAX).await == 0 {
                     return;
                 }
+                // Whoever has gone was told that it failed, and may have asked for it again.
+                together.retain(|(_, tell): &Call<K>| !tell.is_closed());
+                if together.is_empty() {
+                    continue;
+                }
                 let kind = Arc::clone(&kind);
                 // In a task of its own: a panic is then the end of these calls alone.
                 let _ = tokio::spawn(async move { answer(&*kind, together).await }).await;
@@ -67,7 +72,7 @@ impl<K: Kind> Together<K> {
 }
 
 /// Answers calls together. Where that fails for another reason than that the database is away, nobody
-/// knows for whom, so each is tried alone.
+/// knows for whom, so each is tried alone, unless whoever asked has gone meanwhile.
 async fn answer<K: Kind>(kind: &K, together: Vec<Call<K>>) {
     let (asks, tells): (Vec<_>, Vec<_>) = together.into_iter().unzip();
     match kind.answer(&asks).await {
@@ -77,8 +82,9 @@ async fn answer<K: Kind>(kind: &K, together: Vec<Call<K>>) {
                 let _ = tell.send(Ok(answer));
             }
         }
-        Err(LedgerError::Internal(_)) if asks.len() > 1 => {
-            for (tell, ask) in tells.into_iter().zip(asks.chunks(1)) {
+        Err(LedgerError::Internal(_) | LedgerError::Held(_)) if asks.len() > 1 => {
+            let calls = tells.into_iter().zip(asks.chunks(1));
+            for (tell, ask) in calls.filter(|(tell, _)| !tell.is_closed()) {
                 let answer = kind.answer(ask).await;
                 let none = || LedgerError::Internal("there is no answer".to_owned());
                 let _ = tell.send(answer.and_then(|mut one| one.pop().ok_or_else(none)));
@@ -113,6 +119,7 @@ mod tests {
     const WRONG: u32 = 13;
     const AWAY: u32 = 14;
     const BUG: u32 = 15;
+    const HELD: u32 = 16;
 
     impl Doubles {
         fn new(permits: usize) -> Arc<Self> {
@@ -130,6 +137,9 @@ mod tests {
             assert!(!asks.contains(&BUG), "a bug");
             if asks.contains(&AWAY) {
                 return Err(LedgerError::Unavailable("away".to_owned()));
+            }
+            if asks.contains(&HELD) {
+                return Err(LedgerError::Held("held".to_owned()));
             }
             if asks.contains(&WRONG) {
                 return Err(LedgerError::Internal("wrong".to_owned()));
@@ -177,6 +187,43 @@ mod tests {
             panic!("{answers:?}");
         };
         assert_eq!(statements, [vec![5, WRONG, 7], vec![5], vec![WRONG], vec![7]]);
+    }
+
+    #[tokio::test]
+    async fn what_somebody_holds_concerns_one_call_alone() {
+        let (answers, statements) = meet(&[5, HELD, 7]).await;
+        let [Ok(10), Err(LedgerError::Held(_)), Ok(14)] = answers[..] else {
+            panic!("{answers:?}");
+        };
+        assert_eq!(statements, [vec![5, HELD, 7], vec![5], vec![HELD], vec![7]]);
+    }
+
+    /// A call that was given up: it was told that it failed, and must not be done behind its back.
+    #[tokio::test]
+    async fn who_has_gone_is_not_asked_for() {
+        let doubles = Doubles::new(0);
+        let together = Arc::new(Together::new(Arc::clone(&doubles)));
+        let ask = |ask| -> JoinHandle<_> {
+            let together = Arc::clone(&together);
+            tokio::spawn(async move { together.ask(ask).await })
+        };
+        let first = ask(1);
+        while doubles.statements.lock().unwrap().is_empty() {
+            yield_now().await;
+        }
+        let given_up = [ask(2), ask(3)];
+        let waits = ask(4);
+        while together.calls.capacity() > WAITING_MAX - 3 {
+            yield_now().await;
+        }
+        for call in given_up {
+            call.abort();
+            assert!(call.await.unwrap_err().is_cancelled());
+        }
+        doubles.gate.add_permits(1);
+        assert_eq!(first.await.unwrap().unwrap(), 2);
+        assert_eq!(waits.await.unwrap().unwrap(), 8);
+        assert_eq!(*doubles.statements.lock().unwrap(), [[1], [4]]);
     }
 
     #[tokio::test]

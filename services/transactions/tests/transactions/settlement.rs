@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste::{Relay, Running, rabbitmq};
-use posthaste_fixtures::{Kind, server};
+use posthaste_fixtures::{Kind, Moment, server};
 use serde_json::json;
 use services_web::testing::{Bed, Pool, Program, eventually};
 use sqlx::PgPool;
@@ -156,6 +156,60 @@ async fn r1_12_a_consumer_killed_in_the_middle_settles_once() {
     wait_metric(&next, "handled_messages_total", 1).await;
     assert_eq!(system.api.balance("user-b").await, "7");
     relay.shutdown().await.unwrap();
+}
+
+/// Somebody holds what it needs for longer than a statement may take: that spends no attempt, and when it
+/// is free again, everything is settled by the same consumer.
+#[tokio::test]
+async fn r1_12_a_consumer_that_is_held_up_goes_on_by_itself() {
+    let system = System::new().await;
+    let settler = system.settler(&[]).await;
+    let relay = system.running_relay();
+    let mut lock = system.pool().begin().await.unwrap();
+    let statement = "LOCK TABLE balances IN EXCLUSIVE MODE";
+    sqlx::query(statement).execute(&mut *lock).await.unwrap();
+    let id = system.api.create(&transfer("user-a", "user-b", 7)).await;
+    let first = waiting_since(&system, "-infinity").await;
+    // Another statement than the first: that one was ended.
+    waiting_since(&system, &first).await;
+    lock.rollback().await.unwrap();
+    system.api.wait_status(&id, "COMPLETED").await;
+    wait_metric(&settler, "handled_messages_total", 1).await;
+    assert_eq!(metric(&settler, "dead_lettered_total").await, 0);
+    relay.shutdown().await.unwrap();
+}
+
+/// The database is gone from the network with a statement under way: no connection is closed, so nothing
+/// tells the consumer. It goes on by itself.
+#[tokio::test]
+async fn r1_12_a_consumer_whose_database_is_gone_without_a_word_goes_on_by_itself() {
+    let system = System::new().await;
+    let (proxy, environment) = system.api.bed.behind_proxy().await;
+    let of = |name: &str| environment.iter().find(|(it, _)| it == name).unwrap().1.clone();
+    let settler = system.settler(&[("DB_HOST", &of("DB_HOST")), ("DB_PORT", &of("DB_PORT"))]).await;
+    let relay = system.running_relay();
+    let first = system.api.create(&transfer("user-a", "user-b", 7)).await;
+    system.api.wait_status(&first, "COMPLETED").await;
+    let trapped = proxy.trap(&["COMMIT"], Moment::Before);
+    let second = system.api.create(&transfer("user-a", "user-b", 7)).await;
+    assert!(trapped.wait().await);
+    settler.poll("/readyz", |answer| answer.status == 503).await;
+    proxy.heal();
+    system.api.wait_status(&second, "COMPLETED").await;
+    assert_eq!(system.api.balance("user-b").await, "14");
+    relay.shutdown().await.unwrap();
+}
+
+/// Waits for a statement that waits for a lock and began after that; when it began.
+async fn waiting_since(system: &System, after: &str) -> String {
+    let sql = format!(
+        "SELECT query_start::text FROM pg_stat_activity WHERE datname = current_database() \
+         AND wait_event_type = 'Lock' AND query_start > '{after}'::timestamptz"
+    );
+    eventually("a statement that waits", async || {
+        system.api.bed.texts(&sql).await.pop().ok_or("none waits")
+    })
+    .await
 }
 
 /// What cannot be settled is put aside with its reason and keeps nobody waiting.

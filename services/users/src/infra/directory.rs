@@ -1,6 +1,7 @@
 //! Users on PostgreSQL and in an SQLite file: two statements and the difference between two drivers.
 
 use async_trait::async_trait;
+use services_web::database::{self, CALL_TIMEOUT};
 use sqlx::{PgPool, SqlitePool, query};
 
 use super::created;
@@ -33,25 +34,32 @@ impl PostgresDirectory {
 #[async_trait]
 impl Directory for PostgresDirectory {
     async fn add(&self, user: &User) -> Result<Added, PortError> {
-        let mut tx = self.pool.begin().await?;
-        let inserted = query(include_str!("../../sql/postgres/add.sql"))
+        let message = created(user)?;
+        let insert = query(include_str!("../../sql/postgres/add.sql"))
             .bind(user.id)
-            .bind(user.email.as_str())
-            .bind(&user.password.0)
-            .execute(&mut *tx)
-            .await?;
-        if inserted.rows_affected() == 0 {
-            tx.rollback().await?;
-            return Ok(Added::EmailTaken);
-        }
-        posthaste::postgres::Outbox::new().enqueue(&mut tx, created(user)?).await?;
-        tx.commit().await?;
-        Ok(Added::New)
+            .bind(user.email.as_str().to_owned())
+            .bind(user.password.0.clone());
+        database::transaction(&self.pool, CALL_TIMEOUT, |connection| {
+            Box::pin(async move {
+                if insert.execute(&mut *connection).await?.rows_affected() == 0 {
+                    return Ok(Added::EmailTaken);
+                }
+                posthaste::postgres::Outbox::new().enqueue(connection, message).await?;
+                Ok(Added::New)
+            })
+        })
+        .await
     }
 
     async fn check(&self) -> Result<(), PortError> {
-        query(include_str!("../../sql/postgres/check.sql")).execute(&self.pool).await?;
-        Ok(())
+        let check = query(include_str!("../../sql/postgres/check.sql"));
+        database::call(&self.pool, CALL_TIMEOUT, |connection| {
+            Box::pin(async move {
+                check.execute(connection).await?;
+                Ok(())
+            })
+        })
+        .await
     }
 }
 

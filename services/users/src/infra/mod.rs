@@ -54,10 +54,7 @@ impl Database {
     /// When the database is out of reach, or does not permit it.
     pub async fn migrate(&self) -> Result<(), Failure> {
         match self {
-            Self::Postgres(pool) => {
-                posthaste::migrate(pool).await?;
-                database::migrator(directory::POSTGRES_MIGRATIONS).run(pool).await?;
-            }
+            Self::Postgres(pool) => database::migrate(pool, directory::POSTGRES_MIGRATIONS).await?,
             Self::Sqlite(pool) => {
                 posthaste::migrate(pool).await?;
                 database::migrator(directory::SQLITE_MIGRATIONS).run(pool).await?;

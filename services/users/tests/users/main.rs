@@ -109,6 +109,7 @@ on_each_database!(
         assert!(!api.log().is_empty());
         let output = api.output();
         assert!(!output.contains("example") && !output.contains("horse"), "{output}");
+        assert!(!output.contains(id), "{output}");
     }
 );
 
