@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
+use posthaste::tcp::Frames;
 
 /// Articles that can be liked, and a graph of the likes.
 ///
@@ -45,7 +46,7 @@ pub struct Serve {
     )]
     pub database: String,
     /// A consumer, as name=tcp://host:port; once for each. What a name has received is known by it,
-    /// so keep it
+    /// so keep it. One that speaks the original's frames is name=tcp://host:port?frames=original
     #[arg(
         long = "consumer",
         value_name = "NAME=URL",
@@ -112,18 +113,24 @@ pub struct Consumer {
     pub name: String,
     /// `tcp://host:port`.
     pub url: String,
+    /// What it speaks.
+    pub frames: Frames,
 }
 
 impl FromStr for Consumer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            Some((name, url)) if !name.is_empty() && url.starts_with("tcp://") => {
-                Ok(Self { name: name.to_owned(), url: url.to_owned() })
-            }
-            _ => Err("must be like graph=tcp://127.0.0.1:13311".to_owned()),
-        }
+        let read = || {
+            let (name, url) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+            let (url, frames) = url.split_once("?frames=").unwrap_or((url, "native"));
+            let (_, frames) = Frames::ALL.into_iter().find(|(name, _)| *name == frames)?;
+            let url = Some(url).filter(|url| url.starts_with("tcp://"))?;
+            Some(Self { name: name.to_owned(), url: url.to_owned(), frames })
+        };
+        read().ok_or_else(|| {
+            "must be like graph=tcp://127.0.0.1:13311, or with ?frames=original after it".to_owned()
+        })
     }
 }
 
@@ -162,7 +169,10 @@ mod tests {
         };
         let names: Vec<_> = serve.consumers.iter().map(|consumer| &consumer.name).collect();
         assert_eq!(names, ["a", "b"]);
-        for wrong in ["tcp://h:1", "=tcp://h:1", "a=http://h:1", "a"] {
+        let original: Consumer = "a=tcp://h:1?frames=original".parse().unwrap();
+        assert_eq!((&*original.url, original.frames), ("tcp://h:1", Frames::Original));
+        assert_eq!(serve.consumers[0].frames, Frames::Native);
+        for wrong in ["tcp://h:1", "=tcp://h:1", "a=http://h:1", "a", "a=tcp://h:1?frames=other"] {
             assert!(wrong.parse::<Consumer>().is_err(), "{wrong}");
         }
     }

@@ -113,7 +113,7 @@ impl Article {
     /// A new article without likes.
     ///
     /// # Errors
-    /// For content that is empty or longer than [`CONTENT_BYTES_MAX`].
+    /// For content that is empty, holds U+0000, or is longer than [`CONTENT_BYTES_MAX`].
     pub fn publish(
         id: ArticleId,
         author_id: AuthorId,
@@ -152,7 +152,8 @@ impl Article {
     /// Its author changes what it says.
     ///
     /// # Errors
-    /// For content that is empty or longer than [`CONTENT_BYTES_MAX`]; then nothing changed.
+    /// For content that is empty, holds U+0000, or is longer than [`CONTENT_BYTES_MAX`]; then nothing
+    /// changed.
     pub fn update_content(&mut self, content: String, now: Timestamp) -> Result<(), Invalid> {
         check(&content)?;
         self.record.content = content;
@@ -188,6 +189,10 @@ impl Article {
 fn check(content: &str) -> Result<(), Invalid> {
     if content.trim().is_empty() {
         return Err(Invalid("content must not be empty".to_owned()));
+    }
+    // PostgreSQL has no place for it.
+    if content.contains('\0') {
+        return Err(Invalid("content must not contain U+0000".to_owned()));
     }
     if content.len() > CONTENT_BYTES_MAX {
         let bytes = content.len();

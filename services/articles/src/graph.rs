@@ -94,13 +94,12 @@ impl Graph {
     /// Receives and shows until stopped, then draws; returns where.
     ///
     /// # Errors
-    /// When the page cannot be offered any longer, or the graph cannot be written.
+    /// When the graph cannot be written.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<Vec<PathBuf>> {
         let router = page::router(self.shown.clone(), stop.clone());
         let offered = http::run(self.page, router, stop.clone());
         let received = stop.run_until_cancelled(receive(self.subscriber, &self.shown));
-        let (offered, _) = tokio::join!(offered, received);
-        offered.context("cannot offer the page any longer")?;
+        tokio::join!(offered, received);
         self.shown.draw().await
     }
 }

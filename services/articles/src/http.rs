@@ -7,7 +7,7 @@ use axum::{
     Json, Router,
     extract::{
         DefaultBodyLimit, FromRequest, Path, Query, Request, State,
-        rejection::{JsonRejection, QueryRejection},
+        rejection::{JsonRejection, PathRejection, QueryRejection},
     },
     http::{StatusCode, header},
     response::{IntoResponse, Response},
@@ -16,6 +16,7 @@ use axum::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use services_web::database::Failure;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -49,16 +50,10 @@ pub fn router(articles: Articles) -> Router {
         .with_state(articles)
 }
 
-/// Answers requests until stopped, then finishes those it has begun.
-///
-/// # Errors
-/// When the listener fails.
-pub async fn run(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+/// Answers requests until stopped, then finishes those it has begun, for ten seconds at most. Half a request
+/// keeps nobody waiting.
+pub async fn run(listener: TcpListener, router: Router, stop: CancellationToken) {
+    services_web::serve(listener, router, stop).await;
 }
 
 async fn limit_time(request: Request, next: axum::middleware::Next) -> Response {
@@ -94,11 +89,30 @@ impl From<StorageError> for Refusal {
             StorageError::Refused(_) => StatusCode::BAD_REQUEST,
             StorageError::Outbox(_) | StorageError::Database(_) | StorageError::Corrupt { .. } => {
                 tracing::error!(error = %chain(&error), "a request failed");
-                let text = "the service failed; its log says why".to_owned();
-                return Self(StatusCode::INTERNAL_SERVER_ERROR, text);
+                return Self::failed(error);
             }
         };
         Self(status, error.to_string())
+    }
+}
+
+impl Refusal {
+    /// What is not the client's fault: it passes, or it does not.
+    fn failed(error: StorageError) -> Self {
+        let failure = match error {
+            StorageError::Outbox(error) => Failure::from(error),
+            StorageError::Database(error) => Failure::from(error),
+            error => Failure::Internal(error.to_string()),
+        };
+        let (status, text) = match failure {
+            Failure::Unavailable(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "the database cannot be used now; try again")
+            }
+            Failure::Internal(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "the service failed; its log says why")
+            }
+        };
+        Self(status, text.to_owned())
     }
 }
 
@@ -176,8 +190,12 @@ impl Between {
     }
 }
 
-fn id<T: FromStr<Err = Invalid>>(Path(text): Path<String>) -> Result<T, Refusal> {
-    Ok(text.parse()?)
+/// What a path names.
+type Named = Result<Path<String>, PathRejection>;
+
+fn id<T: FromStr<Err = Invalid>>(named: Named) -> Result<T, Refusal> {
+    let named = named.map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.body_text()));
+    Ok(named?.parse()?)
 }
 
 async fn publish(
@@ -189,22 +207,19 @@ async fn publish(
     Ok((StatusCode::CREATED, location, Json(record)).into_response())
 }
 
-async fn read(State(articles): State<Articles>, path: Path<String>) -> Result<Response, Refusal> {
+async fn read(State(articles): State<Articles>, path: Named) -> Result<Response, Refusal> {
     Ok(Json(articles.get(id(path)?).await?).into_response())
 }
 
 async fn update(
     State(articles): State<Articles>,
-    path: Path<String>,
+    path: Named,
     Body(new): Body<NewContent>,
 ) -> Result<Response, Refusal> {
     Ok(Json(articles.update_content(id(path)?, new.content).await?).into_response())
 }
 
-async fn like(
-    State(articles): State<Articles>,
-    path: Path<String>,
-) -> Result<Json<LikeAnswer>, Refusal> {
+async fn like(State(articles): State<Articles>, path: Named) -> Result<Json<LikeAnswer>, Refusal> {
     let liked = articles.like(id(path)?).await?;
     Ok(Json(LikeAnswer {
         likes: liked.likes,
@@ -215,7 +230,7 @@ async fn like(
 
 async fn series(
     State(articles): State<Articles>,
-    path: Path<String>,
+    path: Named,
     between: Result<Query<Between>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let Query(between) =

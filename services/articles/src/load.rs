@@ -247,7 +247,7 @@ impl Consumer {
         let series: Series = get(client, &series).await?;
         let host = self.url.trim_start_matches("http://");
         Ok(vec![
-            Check::new(format!("new likes at {host}"), total, found? - self.before),
+            Check::new(format!("new likes at {host}"), total, found?.saturating_sub(self.before)),
             Check::new(
                 format!("series at {host}, by second"),
                 line(&span.counts),
@@ -326,6 +326,8 @@ fn line(counts: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use axum::routing::get as get_route;
+
     use super::*;
 
     #[test]
@@ -340,6 +342,22 @@ mod tests {
         let span = Span::of(&[like(10, 10), like(10, 11), like(12, 12)]);
         assert_eq!((span.first, span.last, span.late), (10, 12, 1));
         assert_eq!(span.counts, [1, 1, 1]);
+    }
+
+    /// Somebody has put another replica in its place meanwhile.
+    #[tokio::test]
+    async fn a_consumer_with_fewer_likes_than_before_has_none_that_are_new() {
+        let empty = serde_json::to_value(Series::empty()).unwrap();
+        let router =
+            axum::Router::new().route("/series.json", get_route(async || axum::Json(empty)));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async { axum::serve(listener, router).await });
+        let (author, span) = (AuthorId::try_from(1).unwrap(), Span::of(&[]));
+        let consumer = Consumer { url, before: 5 };
+        let client = client().unwrap();
+        let checks = consumer.checks(&client, author, 74, &span, Duration::ZERO).await.unwrap();
+        assert!(checks[0].to_string().contains("0, not 74"), "{}", checks[0]);
     }
 
     #[test]

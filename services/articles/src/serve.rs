@@ -56,14 +56,13 @@ impl Server {
     /// receiving is waited for, and the rest stays in the outbox for the next time.
     ///
     /// # Errors
-    /// When the listener fails, or the relay had to end.
+    /// When the relay had to end.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let running = self.relay.spawn();
         self.articles.set_relay(running.handle());
         let router = http::router(self.articles);
-        let served = http::run(self.listener, router, stop).await;
-        running.shutdown().await.context("the relay failed")?;
-        served.context("cannot listen any longer")
+        http::run(self.listener, router, stop).await;
+        running.shutdown().await.context("the relay failed")
     }
 }
 
@@ -76,6 +75,7 @@ fn relay(storage: &dyn Storage, args: &args::Serve) -> anyhow::Result<Relay> {
     for consumer in &args.consumers {
         let mut config = Config::new(&consumer.url);
         config.wire.source = storage.source().to_owned();
+        config.frames = consumer.frames;
         let broker = TcpBroker::open(config)
             .with_context(|| format!("consumer {} cannot be used", consumer.name))?;
         relay =

@@ -65,6 +65,9 @@ async fn r7_04_what_is_wrong_with_a_request_is_said() {
     for (method, path, body, expected) in [
         (Method::POST, "/articles/x/like", None, StatusCode::BAD_REQUEST),
         (Method::POST, "/articles/-1/like", None, StatusCode::BAD_REQUEST),
+        (Method::POST, "/articles/%ff/like", None, StatusCode::BAD_REQUEST),
+        (Method::GET, "/articles/%ff", None, StatusCode::BAD_REQUEST),
+        (Method::GET, "/authors/%ff/likes", None, StatusCode::BAD_REQUEST),
         (Method::POST, "/articles/999/like", None, StatusCode::NOT_FOUND),
         (Method::GET, "/articles/999", None, StatusCode::NOT_FOUND),
         (Method::GET, "/articles/x", None, StatusCode::BAD_REQUEST),
@@ -74,6 +77,8 @@ async fn r7_04_what_is_wrong_with_a_request_is_said() {
         (Method::POST, "/articles", Some(article(0, "zero")), StatusCode::BAD_REQUEST),
         (Method::POST, "/articles", Some(article(9, "")), StatusCode::BAD_REQUEST),
         (Method::POST, "/articles", Some(article(9, &long)), StatusCode::BAD_REQUEST),
+        (Method::POST, "/articles", Some(article(9, "a\0b")), StatusCode::BAD_REQUEST),
+        (Method::PATCH, "/articles/1", Some(json!({"content": "a\0b"})), StatusCode::BAD_REQUEST),
         (Method::POST, "/articles", Some(json!({"id": 9})), StatusCode::BAD_REQUEST),
         (Method::POST, "/articles", None, StatusCode::UNSUPPORTED_MEDIA_TYPE),
         (Method::PATCH, "/articles/999", Some(json!({"content": "x"})), StatusCode::NOT_FOUND),

@@ -1,6 +1,6 @@
 //! One suite for every storage adapter: what the port promises, on memory, SQLite and PostgreSQL.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use articles::{
     domain::{Article, ArticleId, AuthorId},
@@ -86,6 +86,7 @@ on_each_adapter!(
     r7_03_an_article_is_inserted_once
     r7_03_what_is_not_there_is_named
     r7_03_a_refused_change_changes_nothing_and_tells_nothing
+    r7_03_content_that_no_database_takes_is_refused_by_all
     r7_03_article_and_event_are_written_together
     r7_05_a_thousand_parallel_likes_are_a_thousand
     r7_05_likes_of_many_articles_do_not_mix
@@ -143,6 +144,17 @@ mod cases {
             t.storage.bounds(7.try_into().expect("it works")).await.expect("it works"),
             None
         );
+    }
+
+    pub(super) async fn r7_03_content_that_no_database_takes_is_refused_by_all(t: Bundle) {
+        let articles = Articles::new(Arc::clone(&t.storage), Timestamp::now);
+        let author = AuthorId::try_from(7).expect("it works");
+        let new = articles.publish(id(1), author, "a\0b".to_owned()).await;
+        assert!(matches!(new, Err(StorageError::Refused(_))), "{new:?}");
+        articles.publish(id(1), author, "text".to_owned()).await.expect("it works");
+        let changed = articles.update_content(id(1), "a\0b".to_owned()).await;
+        assert!(matches!(changed, Err(StorageError::Refused(_))), "{changed:?}");
+        assert_eq!(articles.get(id(1)).await.expect("it works").content, "text");
     }
 
     pub(super) async fn r7_03_article_and_event_are_written_together(t: Bundle) {
@@ -236,7 +248,7 @@ async fn r7_03_a_like_that_is_cut_off_is_whole_or_not_there() {
             let storage = Arc::clone(&t.storage);
             let liking =
                 tokio::spawn(async move { like(&*storage, 1, "2026-01-02T03:04:06Z").await });
-            tokio::time::sleep(std::time::Duration::from_micros(microseconds)).await;
+            tokio::time::sleep(Duration::from_micros(microseconds)).await;
             liking.abort();
             let _ = liking.await;
         }
@@ -252,8 +264,41 @@ async fn r7_03_a_like_that_is_cut_off_is_whole_or_not_there() {
                 tokio::task::yield_now().await;
             }
         };
-        let agreed = tokio::time::timeout(std::time::Duration::from_secs(30), agree).await;
+        let agreed = tokio::time::timeout(Duration::from_secs(30), agree).await;
         assert!(agreed.is_ok(), "likes and events differ in {}", t.url);
+    }
+}
+
+/// Clients that go at any moment, on a slow network: what is told to others afterwards to be kept is kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r7_03_a_like_that_is_cut_off_takes_nothing_with_it() {
+    let url = posthaste_fixtures::fresh_database(posthaste_fixtures::postgres()).await.unwrap();
+    let options: sqlx::postgres::PgConnectOptions = url.parse().unwrap();
+    let server = format!("{}:{}", options.get_host(), options.get_port());
+    let proxy = posthaste_fixtures::Proxy::start(&server).await.unwrap();
+    let proxied = url.replace(&server, &proxy.address().to_string());
+    assert_ne!(proxied, url);
+    let slow = storage::open(&proxied).await.unwrap();
+    slow.insert(article(1, 7)).await.unwrap();
+    proxy.delay(Duration::from_millis(20));
+    for milliseconds in (0..250).step_by(10) {
+        let storage = Arc::clone(&slow);
+        let liking = tokio::spawn(async move { like(&*storage, 1, "2026-01-02T03:04:06Z").await });
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        liking.abort();
+        let _ = liking.await;
+    }
+    proxy.heal();
+    let inserts = (101..=150).map(|number| {
+        let storage = Arc::clone(&slow);
+        tokio::spawn(async move { storage.insert(article(number, 7)).await })
+    });
+    for insert in inserts.collect::<Vec<_>>() {
+        insert.await.unwrap().unwrap();
+    }
+    let other = storage::open(&url).await.unwrap();
+    for number in 101..=150 {
+        other.get(id(number)).await.unwrap();
     }
 }
 

@@ -190,8 +190,13 @@ impl Service {
     pub(crate) async fn start_in(folder: &Path, consumers: &[(&str, &str)]) -> Self {
         let consumers: Vec<String> =
             consumers.iter().map(|(name, at)| format!("--consumer={name}=tcp://{at}")).collect();
+        Self::start_with(folder, &consumers.iter().map(String::as_str).collect::<Vec<_>>()).await
+    }
+
+    /// With more arguments.
+    pub(crate) async fn start_with(folder: &Path, more: &[&str]) -> Self {
         let mut args = vec!["serve", "--listen=127.0.0.1:0", "--ack-timeout=1"];
-        args.extend(consumers.iter().map(String::as_str));
+        args.extend(more);
         let mut program = Program::start(folder, &args);
         let url = program.line("articles at ").await;
         Self { url, folder: None, client: articles::load::client().expect("a client"), program }
