@@ -82,7 +82,8 @@ async fn create(
     let password = Password::parse(request.password).map_err(violation)?;
     match registration.register(email, password).await.map_err(failure)? {
         Registered::New(id) => {
-            tracing::info!(user_id = %id, "user created");
+            // Logs name no users.
+            tracing::info!("user created");
             Ok(Success::created("user created", UserId { id }))
         }
         Registered::EmailTaken => {
