@@ -1,13 +1,13 @@
 //! The program as something that is run: limits, signals, logs, metrics, configuration.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::join_all;
 use serde_json::json;
 use services_web::testing::{Answer, Bed, Program};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use crate::bed::{Api, PATH, PROGRAM, on_each_database, transfer};
@@ -37,7 +37,8 @@ async fn r1_15_half_a_request_is_not_waited_for() {
         assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("\"title\""), "{answer}");
     };
     tokio::join!(head, body);
-    assert!(start.elapsed() > Duration::from_secs(9), "others may be slow: {:?}", start.elapsed());
+    let seconds = start.elapsed().as_secs();
+    assert!((9..30).contains(&seconds), "others may be slow, but not for {seconds} s");
     assert_eq!(api.get("/livez").await.status, 200);
     assert_eq!(api.counts().await, (0, 0));
 }
@@ -186,8 +187,11 @@ async fn r4_04_each_variable_counts_and_an_empty_one_does_not() {
 #[tokio::test]
 async fn r4_04_where_it_listens_and_how_it_connects_can_be_said() {
     let bed = Bed::postgres().await;
-    // An address that nobody else uses, so that a port that was free a moment ago still is.
-    let free = std::net::TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap();
+    // Bound, and never listened on: nobody else is given this port.
+    let held = TcpSocket::new_v4().unwrap();
+    held.set_reuseaddr(true).unwrap();
+    held.bind("127.0.0.3:0".parse().unwrap()).unwrap();
+    let free = held.local_addr().unwrap();
     let port = free.port().to_string();
     let more = [("SERVER_HOST", "127.0.0.3"), ("SERVER_PORT", port.as_str())];
     let program = Program::start(PROGRAM, &bed.with(&more)).await;

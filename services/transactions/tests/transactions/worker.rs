@@ -257,8 +257,9 @@ async fn r2_06_what_a_dead_relay_had_claimed_is_sent_by_the_next() {
 async fn r2_06_what_was_published_but_not_recorded_comes_again_with_its_id() {
     let api = Api::on(Bed::postgres().await).await;
     let broker = MemoryBroker::new();
-    let short = |settings: &mut posthaste::Settings| settings.lease = Duration::from_secs(10);
-    let victim = relay(&api.bed, "victim", Arc::new(broker.clone())).settings(short);
+    // It cannot be renewed from the lock on, so the victim has a part of it to publish everything.
+    let lease = |settings: &mut posthaste::Settings| settings.lease = Duration::from_secs(30);
+    let victim = relay(&api.bed, "victim", Arc::new(broker.clone())).settings(lease);
     let victim = victim.build().unwrap().spawn();
     until_rows(&api.bed, HELD, 1).await;
     let admin = pool(&api.bed, "admin");
@@ -274,9 +275,9 @@ async fn r2_06_what_was_published_but_not_recorded_comes_again_with_its_id() {
     lock.rollback().await.unwrap();
     let first: BTreeSet<String> = ids(&broker).into_iter().collect();
     assert_eq!((first.len(), ids(&broker).len()), (20, 20));
-    let next = relay(&api.bed, "next", Arc::new(broker.clone())).settings(short);
+    let next = relay(&api.bed, "next", Arc::new(broker.clone())).settings(lease);
     let next = next.build().unwrap().spawn();
-    tokio::time::timeout(PATIENCE, broker.wait_for(40)).await.expect("everything comes again");
+    tokio::time::timeout(2 * PATIENCE, broker.wait_for(40)).await.expect("everything comes again");
     next.shutdown().await.unwrap();
     assert_eq!(ids(&broker).into_iter().skip(20).collect::<BTreeSet<_>>(), first);
     assert_eq!(received(&broker).into_iter().collect::<BTreeSet<_>>(), created);
