@@ -76,9 +76,10 @@ async fn liked(folder: &std::path::Path, likes: usize) {
 
 fn event_ids(frame: &Value) -> BTreeSet<String> {
     let events = frame["events"].as_array().expect("events");
-    let id = |event: &Value| match &event["event_id"] {
-        Value::Null => event["data"]["event_id"].to_string(),
-        id => id.to_string(),
+    // Native frames have CloudEvents, the original's their data alone.
+    let id = |event: &Value| {
+        let id = event.pointer("/event/data/event_id").unwrap_or(&event["event_id"]);
+        id.as_str().expect("an id").to_owned()
     };
     events.iter().map(id).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posthaste::{Relay, Running, rabbitmq};
-use posthaste_fixtures::{Kind, Moment, server};
+use posthaste_fixtures::{Kind, server};
 use serde_json::json;
 use services_web::testing::{Bed, Pool, Program, eventually};
 use sqlx::PgPool;
@@ -184,15 +184,19 @@ async fn r1_12_a_consumer_that_is_held_up_goes_on_by_itself() {
 #[tokio::test]
 async fn r1_12_a_consumer_whose_database_is_gone_without_a_word_goes_on_by_itself() {
     let system = System::new().await;
-    let (proxy, environment) = system.api.bed.behind_proxy().await;
-    let of = |name: &str| environment.iter().find(|(it, _)| it == name).unwrap().1.clone();
-    let settler = system.settler(&[("DB_HOST", &of("DB_HOST")), ("DB_PORT", &of("DB_PORT"))]).await;
+    let (proxy, _) = system.api.bed.behind_proxy().await;
+    let (host, port) = (proxy.address().ip().to_string(), proxy.address().port().to_string());
+    let settler = system.settler(&[("DB_HOST", &host), ("DB_PORT", &port)]).await;
     let relay = system.running_relay();
     let first = system.api.create(&transfer("user-a", "user-b", 7)).await;
     system.api.wait_status(&first, "COMPLETED").await;
-    let trapped = proxy.trap(&["COMMIT"], Moment::Before);
+    let mut lock = system.pool().begin().await.unwrap();
+    let statement = "LOCK TABLE balances IN EXCLUSIVE MODE";
+    sqlx::query(statement).execute(&mut *lock).await.unwrap();
     let second = system.api.create(&transfer("user-a", "user-b", 7)).await;
-    assert!(trapped.wait().await);
+    waiting_since(&system, "-infinity").await;
+    proxy.black_hole();
+    lock.rollback().await.unwrap();
     settler.poll("/readyz", |answer| answer.status == 503).await;
     proxy.heal();
     system.api.wait_status(&second, "COMPLETED").await;
