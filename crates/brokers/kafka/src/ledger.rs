@@ -1,7 +1,7 @@
 //! Which messages a consumer has and has not acknowledged, by partition. Kafka remembers one position a
 //! partition, so only what has everything before it acknowledged can be told.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// A partition of a topic.
 pub(crate) type Place = (String, i32);
@@ -13,6 +13,8 @@ pub(crate) struct Ledger {
     receipts: HashMap<u64, (Place, i64)>,
     /// Where to go on in partitions that were lost.
     positions: HashMap<Place, i64>,
+    /// What was there when the subscription began. It has one beginning, whatever ends its readers.
+    old: Option<HashSet<Place>>,
     receipts_given: u64,
     assignments: u64,
 }
@@ -22,7 +24,7 @@ struct Partition {
     /// Tells it from the same partition, assigned another time.
     assignment: u64,
     outstanding: BTreeSet<i64>,
-    /// Behind the last that was received.
+    /// Behind the last that was received; before there is any, where it begins, if that is known.
     next: Option<i64>,
 }
 
@@ -34,12 +36,29 @@ impl Partition {
 }
 
 impl Ledger {
+    /// The subscription begins, unless it has, with these partitions there.
+    pub(crate) fn begin(&mut self, places: HashSet<Place>) {
+        self.old.get_or_insert(places);
+    }
+
+    /// Whether a partition was there when the subscription began.
+    pub(crate) fn is_old(&self, place: &Place) -> bool {
+        self.old.as_ref().is_some_and(|old| old.contains(place))
+    }
+
     /// A partition is ours from now on.
     pub(crate) fn assign(&mut self, place: Place) {
         self.assignments += 1;
         let partition =
             Partition { assignment: self.assignments, outstanding: BTreeSet::new(), next: None };
         self.partitions.insert(place, partition);
+    }
+
+    /// Nothing before this offset is for us.
+    pub(crate) fn begin_at(&mut self, place: &Place, offset: i64) {
+        if let Some(partition) = self.partitions.get_mut(place) {
+            partition.next = Some(offset);
+        }
     }
 
     /// A partition is not ours any more: what is unacknowledged comes again, to us or to another.
@@ -138,6 +157,23 @@ mod tests {
         assert_eq!(ledger.last_position(&place()), Some(11));
         ledger.assign(place());
         assert_eq!(ledger.receive(&place(), old, 12), None, "read before the partition was lost");
+    }
+
+    #[test]
+    fn a_partition_that_nothing_came_from_is_gone_on_with_where_it_began() {
+        let (mut ledger, _) = ledger(&[]);
+        ledger.begin_at(&place(), 7);
+        ledger.revoke_all();
+        assert_eq!(ledger.last_position(&place()), Some(7));
+    }
+
+    #[test]
+    fn a_subscription_begins_once() {
+        let mut ledger = Ledger::default();
+        ledger.begin(HashSet::from([place()]));
+        let later = ("later".to_owned(), 0);
+        ledger.begin(HashSet::from([place(), later.clone()]));
+        assert!(ledger.is_old(&place()) && !ledger.is_old(&later));
     }
 
     #[test]

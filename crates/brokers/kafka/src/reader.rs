@@ -45,7 +45,7 @@ const QUESTION: Duration = Duration::from_millis(500);
 /// How long a first connection and assignment may take.
 const START: Duration = Duration::from_secs(30);
 /// How long the servers may take to say where a partition stands.
-const POSITIONS: Duration = Duration::from_secs(5);
+const POSITIONS: Duration = Duration::from_secs(15);
 /// How long a subscriber may leave the queue full before reading is paused.
 const FULL: Duration = Duration::from_secs(2);
 
@@ -186,8 +186,8 @@ impl Reading {
             shared: Arc::clone(&self.shared),
             is_passing: name.is_none(),
             start: self.plan.start,
-            existing: Mutex::default(),
             is_assigned: AtomicBool::new(false),
+            failed: Mutex::default(),
         };
         let consumer = BaseConsumer::from_config_and_context(&config, context);
         let consumer = Arc::new(consumer.map_err(|error| failed(&error.to_string(), error))?);
@@ -206,7 +206,7 @@ impl Reading {
     ) -> Result<(), BrokerError> {
         let places = self.places(consumer)?;
         let has_places = !places.is_empty();
-        *consumer.context().existing() = places;
+        self.shared.ledger().begin(places);
         let wanted = subscription(&self.plan.patterns);
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
         consumer.subscribe(&wanted).map_err(|error| failed("cannot subscribe", error))?;
@@ -214,6 +214,9 @@ impl Reading {
         let deadline = Instant::now() + START;
         while !self.is_stopped() {
             let is_assigned = consumer.context().is_assigned.load(Ordering::Acquire);
+            if let Some(error) = consumer.context().failed().take() {
+                return Err(error);
+            }
             if (is_assigned || !has_places)
                 && let Some(ready) = ready.take()
             {
@@ -374,45 +377,95 @@ pub(crate) struct Context {
     shared: Arc<Shared>,
     is_passing: bool,
     start: Start,
-    /// What was there when the subscription began.
-    existing: Mutex<HashSet<Place>>,
     is_assigned: AtomicBool,
+    /// Why partitions that were given cannot be read. It ends the reader.
+    failed: Mutex<Option<BrokerError>>,
 }
 
 impl Context {
-    fn existing(&self) -> MutexGuard<'_, HashSet<Place>> {
-        self.existing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn failed(&self) -> MutexGuard<'_, Option<BrokerError>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where to start in partitions that the group has no position in; the rest is the library's.
-    fn set_positions(&self, consumer: &BaseConsumer<Self>, list: &mut TopicPartitionList) {
-        let places: Vec<Place> = places(list);
-        let known = if self.is_passing {
-            TopicPartitionList::new()
-        } else {
-            consumer.committed_offsets(list.clone(), POSITIONS).unwrap_or_default()
+    /// Takes partitions over.
+    fn assigned(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        list: &mut TopicPartitionList,
+    ) -> Result<(), BrokerError> {
+        let begins = match (self.is_passing, self.start) {
+            (true, _) => self.passing_positions(consumer, list)?,
+            (false, Start::New) => self.group_positions(consumer, list)?,
+            // The library goes on where the group is, or begins with what is oldest.
+            (false, Start::Beginning) => Vec::new(),
         };
-        let mut begun = TopicPartitionList::new();
-        for place @ (topic, partition) in &places {
-            let known = known.find_partition(topic, *partition).map(|found| found.offset());
-            if matches!(known, Some(Offset::Offset(_))) {
+        for ((topic, partition), offset) in &begins {
+            let set = list.set_partition_offset(topic, *partition, Offset::Offset(*offset));
+            set.map_err(|error| failed("cannot set a position", error))?;
+        }
+        let mut ledger = self.shared.ledger();
+        places(list).into_iter().for_each(|place| ledger.assign(place));
+        begins.into_iter().for_each(|(place, offset)| ledger.begin_at(&place, offset));
+        Ok(())
+    }
+
+    /// Where a passing listener starts: where it was, or at the end of what there was when it began.
+    fn passing_positions(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        list: &TopicPartitionList,
+    ) -> Result<Vec<(Place, i64)>, BrokerError> {
+        let mut begins = Vec::new();
+        for place in places(list) {
+            let last = self.shared.ledger().last_position(&place);
+            let is_old = self.start == Start::New && self.shared.ledger().is_old(&place);
+            let begin = match last {
+                None if is_old => Some(ends(consumer, &place)?.1),
+                last => last,
+            };
+            begins.extend(begin.map(|offset| (place, offset)));
+        }
+        Ok(begins)
+    }
+
+    /// Where a group starts in partitions that it has no position in. Only servers that say so make it
+    /// one of these: to start again at the end would skip messages.
+    fn group_positions(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        list: &TopicPartitionList,
+    ) -> Result<Vec<(Place, i64)>, BrokerError> {
+        let unknown = |error| failed("the group's positions cannot be looked up", error);
+        let known = consumer.committed_offsets(list.clone(), POSITIONS).map_err(unknown)?;
+        let (mut begins, mut begun) = (Vec::new(), TopicPartitionList::new());
+        for found in known.elements() {
+            found.error().map_err(unknown)?;
+            if matches!(found.offset(), Offset::Offset(_)) {
                 continue;
             }
-            let last = self.shared.ledger().last_position(place).filter(|_| self.is_passing);
-            let is_new = self.start == Start::New && self.existing().remove(place);
-            let end = || {
-                let watermarks = consumer.fetch_watermarks(topic, *partition, POSITIONS);
-                watermarks.map(|(_, high)| high).ok()
-            };
-            let Some(offset) = last.or_else(|| is_new.then(end).flatten()) else { continue };
-            _ = list.set_partition_offset(topic, *partition, Offset::Offset(offset));
-            _ = begun.add_partition_offset(topic, *partition, Offset::Offset(offset));
+            let place = (found.topic().to_owned(), found.partition());
+            let (low, high) = ends(consumer, &place)?;
+            let offset = if self.shared.ledger().is_old(&place) { high } else { low };
+            let added = begun.add_partition_offset(&place.0, place.1, Offset::Offset(offset));
+            added.map_err(|error| failed("cannot set a position", error))?;
+            begins.push((place, offset));
         }
-        if !self.is_passing && begun.count() > 0 {
-            // Whoever of the group comes next goes on here.
-            _ = consumer.commit(&begun, CommitMode::Async);
+        if !begins.is_empty() {
+            // Whoever of the group comes next goes on here, even if we handle nothing.
+            let kept = consumer.commit(&begun, CommitMode::Sync);
+            kept.map_err(|error| failed("the group's positions cannot be kept", error))?;
         }
+        Ok(begins)
     }
+}
+
+/// The first offset of a partition, and the one behind its last.
+fn ends(
+    consumer: &BaseConsumer<Context>,
+    (topic, partition): &Place,
+) -> Result<(i64, i64), BrokerError> {
+    let ends = consumer.fetch_watermarks(topic, *partition, POSITIONS);
+    ends.map_err(|error| failed("the ends of a partition cannot be looked up", error))
 }
 
 fn places(list: &TopicPartitionList) -> Vec<Place> {
@@ -437,13 +490,13 @@ impl ConsumerContext for Context {
         list: &mut TopicPartitionList,
     ) {
         let result = if event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            self.set_positions(consumer, list);
-            let mut ledger = self.shared.ledger();
-            places(list).into_iter().for_each(|place| ledger.assign(place));
-            drop(ledger);
-            let result = consumer.incremental_assign(list);
-            self.is_assigned.store(true, Ordering::Release);
-            result
+            match self.assigned(consumer, list) {
+                Ok(()) => self.is_assigned.store(true, Ordering::Release),
+                // What arrives is not ours before the ledger says so: the reader ends with nothing
+                // read. The library wants every assignment answered, even then.
+                Err(error) => *self.failed() = Some(error),
+            }
+            consumer.incremental_assign(list)
         } else {
             let mut ledger = self.shared.ledger();
             places(list).iter().for_each(|place| ledger.revoke(place));

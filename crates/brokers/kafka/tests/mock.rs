@@ -4,8 +4,11 @@ mod common;
 
 use std::{sync::Arc, time::Duration};
 
-use common::{DEADLINE, broker, client, contents, keyed, kind, of_key, publish_one, works_again};
-use posthaste_core::{Broker, Delivery, Outcome};
+use common::{
+    DEADLINE, PATIENCE, broker, client, contents, keyed, kind, of_key, publish_one, works_again,
+};
+use posthaste_broker_kafka::{Config, subscribe};
+use posthaste_core::{Broker, Delivery, Outcome, Sharing, Start, Subscriber as _, Subscription};
 use rdkafka::{
     mocking::MockCluster,
     producer::DefaultProducerContext,
@@ -181,4 +184,39 @@ async fn calls_overlap_and_each_gets_its_own_outcomes() {
         assert_eq!(of_key(&contents, &format!("k{call}")), numbers(500));
     }
     broker.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_position_that_cannot_be_looked_up_skips_nothing() {
+    for error in [
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
+    ] {
+        let mock = Mock::new();
+        let (broker, config) = (broker(&mock.url), Config::new(&mock.url));
+        let subscription = Subscription {
+            name: Some("group".to_owned()),
+            topics: vec!["orders".parse().unwrap()],
+            start: Start::New,
+            sharing: Sharing::Competing,
+        };
+        let before = keyed("orders", "key", "before");
+        assert_eq!(broker.publish(&[before], DEADLINE).await, [Outcome::Acked]);
+        drop(subscribe(&config, &subscription).await.expect("the group begins"));
+        let after = keyed("orders", "key", "after");
+        assert_eq!(broker.publish(&[after], DEADLINE).await, [Outcome::Acked]);
+        mock.cluster.request_errors(RDKafkaApiKey::OffsetFetch, &[error; 3]);
+        let received = async {
+            loop {
+                if let Ok(mut subscriber) = subscribe(&config, &subscription).await
+                    && let Ok(incoming) = subscriber.receive().await
+                {
+                    return incoming.message.payload;
+                }
+            }
+        };
+        let received = tokio::time::timeout(PATIENCE, received).await.expect("it is not skipped");
+        assert_eq!(&*received, b"after", "{error:?}");
+    }
 }
