@@ -7,6 +7,7 @@
 //! until it can, and then writes.
 
 use std::{
+    collections::HashSet,
     fs,
     path::Path,
     sync::{
@@ -47,7 +48,7 @@ const ANSWERS_MAX: usize = 1 << 20;
 /// Time for the driver's tasks to end. They never need it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Subjects remembered that we may not publish to.
-const DENIED_MAX: usize = 256;
+const DENIED_MAX: usize = 1024;
 
 /// What the server or the socket told us unasked.
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ pub(crate) struct Health {
     /// The connection is lost.
     pub(crate) is_down: bool,
     /// Subjects that the server does not let us publish to.
-    pub(crate) denied: Vec<String>,
+    pub(crate) denied: HashSet<String>,
 }
 
 /// A connection in use.
@@ -187,7 +188,7 @@ impl Session {
 
     /// Waits until a message for this subject has no answer to expect any more.
     pub(crate) async fn no_answer(&self, subject: &str) -> Trouble {
-        let is_denied = |health: &Health| health.denied.iter().any(|denied| denied == subject);
+        let is_denied = |health: &Health| health.denied.contains(subject);
         let mut health = self.health.subscribe();
         match health.wait_for(|health| health.is_down || is_denied(health)).await {
             Ok(health) if is_denied(&health) => Trouble::Denied(subject.to_owned()),
@@ -206,7 +207,7 @@ impl Session {
                     return;
                 }
                 if !health.denied.is_empty() {
-                    told(&|subject| health.denied.iter().any(|denied| denied == subject));
+                    told(&|subject| health.denied.contains(subject));
                 }
             }
             if health.changed().await.is_err() {
@@ -235,7 +236,7 @@ fn note(health: &watch::Sender<Health>, event: &Event) {
             if let Some(subject) = denied_subject(text) {
                 health.send_modify(|health| {
                     if health.denied.len() < DENIED_MAX {
-                        health.denied.push(subject.to_owned());
+                        health.denied.insert(subject.to_owned());
                     }
                 });
             }

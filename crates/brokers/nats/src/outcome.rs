@@ -40,6 +40,10 @@ pub(crate) enum Trouble {
     Denied(String),
     /// Nothing stores what is published to this subject.
     NoStream(String),
+    /// Nobody took what was published to this subject, and there was no time to look for its stream.
+    NotLooked(String),
+    /// The same, and we may not look.
+    MayNotLook(String),
     /// The stream of this subject does not answer.
     NoLeader(String),
     /// What the driver made of the answer.
@@ -80,14 +84,26 @@ pub(crate) fn outcome(trouble: &Trouble) -> Outcome {
         Trouble::LostBefore => unreachable("connection", "the connection to NATS was lost"),
         Trouble::Lost => unknown("connection", "the connection to NATS was lost"),
         Trouble::Silence => unknown("timeout", "NATS did not answer in time"),
-        Trouble::Denied(subject) => unreachable(
+        Trouble::Denied(subject) => Outcome::Rejected(Failure::new(
             "denied",
-            &format!("the user may not publish to {subject:?}; grant it to them on the server"),
-        ),
+            format!("the user may not publish to {subject:?}; grant it to them on the server"),
+        )),
         Trouble::NoStream(subject) => Outcome::Rejected(Failure::new(
             "unroutable",
             format!("no stream stores {subject:?}; make one with `nats stream add`"),
         )),
+        Trouble::NotLooked(subject) => {
+            unreachable("timeout", &format!("no time left to look for the stream of {subject:?}"))
+        }
+        // Of these, only the relay can tell one message that nobody takes from an outage: by what
+        // becomes of the others.
+        Trouble::MayNotLook(subject) => unknown(
+            "unroutable",
+            &format!(
+                "no stream stores {subject:?}, or it has no leader now; let the user publish to \
+                 $JS.API.STREAM.NAMES, so that it can be told"
+            ),
+        ),
         Trouble::NoLeader(subject) => {
             unreachable("missing", &format!("the stream of {subject:?} has no leader now"))
         }
@@ -208,8 +224,10 @@ mod tests {
             (Trouble::LostBefore, ("unreachable", "connection")),
             (Trouble::Lost, ("unknown", "connection")),
             (Trouble::Silence, ("unknown", "timeout")),
-            (Trouble::Denied(text()), ("unreachable", "denied")),
+            (Trouble::Denied(text()), ("rejected", "denied")),
             (Trouble::NoStream(text()), ("rejected", "unroutable")),
+            (Trouble::NotLooked(text()), ("unreachable", "timeout")),
+            (Trouble::MayNotLook(text()), ("unknown", "unroutable")),
             (Trouble::NoLeader(text()), ("unreachable", "missing")),
             (answer(PublishErrorKind::MaxPayloadExceeded), ("rejected", "too-large")),
             (answer(PublishErrorKind::TimedOut), ("unknown", "timeout")),

@@ -341,7 +341,7 @@ impl<'a> Sending<'a, '_> {
 
     async fn nobody(&self, subject: &str) -> Trouble {
         let asked = timeout_at(self.until, self.session.no_responders(subject)).await;
-        asked.unwrap_or_else(|_| Trouble::NoStream(subject.to_owned()))
+        asked.unwrap_or_else(|_| Trouble::NotLooked(subject.to_owned()))
     }
 }
 

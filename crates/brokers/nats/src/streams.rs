@@ -167,12 +167,19 @@ impl Session {
 
     /// The stream that stores this subject.
     pub(crate) async fn stream_of(&self, subject: &str) -> Result<Option<Info>, Trouble> {
+        match self.stream_name_of(subject).await? {
+            Some(name) => self.stream(&name).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn stream_name_of(&self, subject: &str) -> Result<Option<String>, Trouble> {
         let found = tokio::select! {
             found = self.context.stream_by_subject(subject) => found,
             trouble = self.no_answer("$JS.API.STREAM.NAMES") => return Err(trouble),
         };
         match found {
-            Ok(name) => self.stream(&name).await,
+            Ok(name) => Ok(Some(name)),
             Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => Ok(None),
             Err(error) => Err(Trouble::NoJetStream(error.to_string())),
         }
@@ -197,9 +204,9 @@ impl Session {
     /// What it means that nobody answers for a subject: that no stream stores it, or that the one
     /// that does cannot be used now.
     pub(crate) async fn no_responders(&self, subject: &str) -> Trouble {
-        match self.stream_of(subject).await {
-            // Who may not ask is told what is most likely.
-            Ok(None) | Err(Trouble::Denied(_)) => Trouble::NoStream(subject.to_owned()),
+        match self.stream_name_of(subject).await {
+            Ok(None) => Trouble::NoStream(subject.to_owned()),
+            Err(Trouble::Denied(_)) => Trouble::MayNotLook(subject.to_owned()),
             Ok(Some(_)) => Trouble::NoLeader(subject.to_owned()),
             Err(Trouble::Lost) => Trouble::LostBefore,
             Err(trouble) => trouble,

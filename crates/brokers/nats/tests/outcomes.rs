@@ -9,6 +9,7 @@ use common::{
     LONG, add_stream, address, as_user, context, delivery, fresh, kind, kinds, message, open,
     private, publish_one, stored,
 };
+use futures::StreamExt as _;
 use posthaste_broker_nats::{Config, NatsBroker};
 use posthaste_core::{Broker, Delivery, Message, Outcome};
 use posthaste_fixtures::{Kind, Options, Port, Proxy, Server, eventually, server};
@@ -199,8 +200,51 @@ async fn forbidden_subject_is_denied_and_others_are_not() {
     let call = [message("good.a", "a"), message("bad.b", "b"), message("good.c", "c")];
     for _ in 0..2 {
         let outcomes = broker.publish(&call, LONG).await;
-        assert_eq!(kinds(&outcomes), [ACKED, ("unreachable", "denied"), ACKED], "{outcomes:?}");
+        assert_eq!(kinds(&outcomes), [ACKED, ("rejected", "denied"), ACKED], "{outcomes:?}");
     }
+    // However many there are of however many subjects.
+    let subject = |n: usize| format!("bad.{}", n % 3);
+    let call: Vec<_> = (0..100).map(|n| message(&subject(n), &n.to_string())).collect();
+    let outcomes = broker.publish(&call, LONG).await;
+    let denied = outcomes.iter().filter(|outcome| kind(outcome) == ("rejected", "denied")).count();
+    assert_eq!(denied, 100, "{outcomes:?}");
+}
+
+/// A user who may publish to `lost`, which no stream stores.
+async fn who_finds_nobody(more: &str, settings: &[(&str, &str)]) -> (Server, NatsBroker) {
+    let users = format!(
+        "{{ users: [ {{ user: root, password: root }}, {{ user: a, password: a, permissions: {{ \
+         publish: [ \"lost\", \"good\"{more} ], subscribe: \"_INBOX.>\" }} }} ] }}"
+    );
+    let own = private(&[&[("authorization", users.as_str())], settings].concat());
+    add_stream(&as_user(own.url(), "root:root"), "good", stream::Config::default()).await;
+    let broker = open(&as_user(own.url(), "a:a"));
+    (own, broker)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_look_for_the_stream_is_not_told_that_there_is_none() {
+    let (_own, broker) = who_finds_nobody("", &[]).await;
+    let outcomes = broker.publish(&[message("lost", "a"), message("good", "b")], LONG).await;
+    assert_eq!(kinds(&outcomes), [("unknown", "unroutable"), ACKED], "{outcomes:?}");
+    let (_own, broker) = who_finds_nobody(", \"$JS.API.STREAM.NAMES\"", &[]).await;
+    let outcomes = broker.publish(&[message("lost", "a"), message("good", "b")], LONG).await;
+    assert_eq!(kinds(&outcomes), [("rejected", "unroutable"), ACKED], "{outcomes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_that_is_not_found_in_time_is_unreachable() {
+    // Whoever looks for a stream is sent to someone who listens and says nothing.
+    let elsewhere = [("mappings", "{ \"$JS.API.STREAM.NAMES\": \"elsewhere\" }")];
+    let rights = ", \"$JS.API.STREAM.NAMES\", \"elsewhere\"";
+    let (own, broker) = who_finds_nobody(rights, &elsewhere).await;
+    let silent = context(&as_user(own.url(), "root:root")).await.client();
+    let mut asked = silent.subscribe("elsewhere").await.unwrap();
+    silent.flush().await.unwrap();
+    let outcomes = broker.publish(&[message("lost", "a")], SHORT).await;
+    assert_eq!(kinds(&outcomes), [("unreachable", "timeout")], "{outcomes:?}");
+    let asked = tokio::time::timeout(LONG, asked.next()).await;
+    assert!(asked.is_ok_and(|asked| asked.is_some()), "it was looked for: {outcomes:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
