@@ -1,6 +1,7 @@
 //! What every broker adapter shares, so that a message looks and behaves alike on all of them: its
 //! wire form ([`Wire`]), the order of a call ([`Call`]), a connection that is replaced when it fails
-//! ([`Connection`]), and errors that nobody has mapped ([`unmapped`]).
+//! ([`Connection`]), errors that nobody has mapped ([`unmapped`]), and what of an address can be shown
+//! ([`shown_servers`]).
 //!
 //! Nothing here knows a broker: adapters say how their broker spells attributes ([`Style`]) and which
 //! header names it keeps for itself ([`Names`]).
@@ -11,6 +12,7 @@ mod connection;
 mod decode;
 mod destination;
 mod encode;
+mod redact;
 mod structured;
 mod unmapped;
 
@@ -20,6 +22,7 @@ pub use connection::{Connection, Link};
 pub use decode::Received;
 pub use destination::Destination;
 pub use encode::{Outgoing, STRUCTURED_CONTENT_TYPE};
+pub use redact::shown_servers;
 pub use unmapped::unmapped;
 
 /// How messages are written to, and read from, a broker.

@@ -7,7 +7,7 @@ use std::{
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::Invalid;
-use posthaste_wire::Wire;
+use posthaste_wire::{Wire, shown_servers};
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 use url::form_urlencoded;
 
@@ -286,12 +286,25 @@ fn authorities(file: &Path, is_tls: bool) -> Result<String, Invalid> {
     Ok(pem)
 }
 
-/// A URL without its user and password.
+/// What of a URL may be shown: servers, and the parameters that we know.
 fn redacted(url: &str) -> String {
     let Some(rest) = url.strip_prefix(SCHEME) else {
         return "(not a kafka:// URL)".to_owned();
     };
-    format!("{SCHEME}{}", rest.rsplit_once('@').map_or(rest, |(_, rest)| rest))
+    let (user, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
+    if user.contains(['/', '?']) {
+        // Either side of the sign may be the secret.
+        return format!("{SCHEME}***");
+    }
+    let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let servers = servers.strip_suffix('/').unwrap_or(servers);
+    let parameters = form_urlencoded::parse(query.as_bytes()).map(|(name, value)| match &*name {
+        "security" | "sasl_mechanism" => format!("{name}={value}"),
+        _ => "***".to_owned(),
+    });
+    let parameters: Vec<String> = parameters.collect();
+    let mark = if parameters.is_empty() { "" } else { "/?" };
+    format!("{SCHEME}{}{mark}{}", shown_servers(servers), parameters.join("&"))
 }
 
 #[cfg(test)]
@@ -353,11 +366,27 @@ mod tests {
             "kafka://user:hunter2@one/?acks=0",
             "kafka://one/?security=sasl_ssl",
             "kafka://one/?sasl_mechanism=PLAIN",
+            "kafka://user:hunter2",
+            "kafka://one,user:hunter2",
+            "kafka://user:hunter2,two",
+            "kafka://one:9092/?sasl_password=hunter2",
+            "kafka://one:9092/?hunter2",
+            "kafka://one:9092/?password=x@hunter2",
+            "kafka://user:x?hunter2@one",
+            "kafka://user:x/hunter2@",
             "hunter2",
         ] {
             let invalid = Settings::check(&Config::new(url)).err().expect(url);
             assert_eq!(invalid.field, "url", "{url}");
             assert!(!invalid.to_string().contains("hunter2"), "{invalid}");
+            assert!(!format!("{:?}", Config::new(url)).contains("hunter2"), "{url}");
+        }
+        for (url, shown) in [
+            ("kafka://me:hunter2@one:9092,two:9092/", "kafka://one:9092,two:9092"),
+            ("kafka://one?security=none&acks=0", "kafka://one/?security=none&***"),
+            ("kafka://me:hunter2", "kafka://***"),
+        ] {
+            assert_eq!(redacted(url), shown, "{url}");
         }
     }
 

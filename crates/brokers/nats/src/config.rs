@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf};
 use async_nats::ServerAddr;
 use percent_encoding::percent_decode_str;
 use posthaste_core::Invalid;
-use posthaste_wire::Wire;
+use posthaste_wire::{Wire, shown_servers};
 use url::Url;
 
 /// The port of a server that names none.
@@ -158,17 +158,28 @@ fn address(url: &Url) -> Result<ServerAddr, Invalid> {
         .map_err(|_| invalid(url.as_str(), "must name a host"))
 }
 
-/// A list of servers without anything secret.
-pub(crate) fn redacted(url: &str) -> String {
-    let servers = url.split(',').map(|server| {
-        let (scheme, rest) = server.split_once("://").unwrap_or(("", server));
-        let colon = if scheme.is_empty() { "" } else { "://" };
-        match rest.rsplit_once('@') {
-            Some((_, host)) => format!("{scheme}{colon}***@{host}"),
-            None => server.to_owned(),
+/// A list of servers without anything secret. A password may hold a comma, so only one with a scheme
+/// behind it is sure to begin another server.
+fn redacted(url: &str) -> String {
+    let mut urls: Vec<String> = Vec::new();
+    for server in url.split(',') {
+        match urls.last_mut() {
+            Some(last) if !server.contains("://") => *last = format!("{last},{server}"),
+            _ => urls.push(server.to_owned()),
         }
-    });
-    servers.collect::<Vec<_>>().join(",")
+    }
+    urls.iter().map(|url| redacted_one(url)).collect::<Vec<_>>().join(",")
+}
+
+/// One URL, which may name several servers.
+fn redacted_one(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
+    match rest.rsplit_once('@') {
+        // Either side of the sign may be the secret.
+        Some((user, _)) if user.contains(['/', '?', '#']) => format!("{scheme}***"),
+        Some((_, servers)) => format!("{scheme}***@{}", shown_servers(servers)),
+        None => format!("{scheme}{}", shown_servers(rest)),
+    }
 }
 
 #[cfg(test)]
@@ -219,7 +230,22 @@ mod tests {
         for url in ["nats://me:hunter2@a,nats://me:hunter2@b", "tls://hunter2@a", "me:hunter2@a"] {
             assert!(!format!("{:?}", Config::new(url)).contains("hunter2"), "{url}");
         }
-        let refused = settings("nats://me:hunter2@a/path").err().unwrap();
-        assert!(!refused.to_string().contains("hunter2"));
+        for (url, shown) in [
+            ("nats://me:hunter2@a/path", "nats://***@***"),
+            ("nats://me:hunter2", "nats://***"),
+            ("me:hunter2", "***"),
+            ("nats://me:hun,ter2@a,b", "nats://***@a,b"),
+            ("nats://a:1,nats://me:hun,ter2", "nats://a:1,nats://***,ter2"),
+            ("nats://me:hun/ter2@a", "nats://***"),
+            ("nats://a?token=hun@ter2", "nats://***"),
+            ("nats://a/?token=hunter2", "nats://***"),
+            ("http://a:4222", "http://a:4222"),
+            ("nats://a,,[::1]:4222", "nats://a,,[::1]:4222"),
+        ] {
+            let refused = settings(url).err();
+            let value = refused.map(|refused| refused.value).unwrap_or_default();
+            assert_eq!(redacted(url), shown, "{url}");
+            assert!(!value.contains("hun") && !format!("{:?}", Config::new(url)).contains("hun"));
+        }
     }
 }

@@ -95,7 +95,7 @@ pub(crate) fn redact_url(text: &str) -> String {
         "(not shown)".to_owned()
     };
     if !text.contains('@') && !text.contains('=') {
-        return text.to_owned();
+        return if has_password_for_port(text) { hidden } else { text.to_owned() };
     }
     let Ok(mut url) = url::Url::parse(text) else {
         return hidden;
@@ -118,6 +118,16 @@ pub(crate) fn redact_url(text: &str) -> String {
         url.set_query(Some(&shown.join("&")));
     }
     url.to_string()
+}
+
+/// Whether a URL has something else where a port should be: a user and a password without a host.
+fn has_password_for_port(text: &str) -> bool {
+    let authority = text.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.split(',').any(|server| {
+        let port = server.rsplit(']').next().and_then(|rest| rest.split_once(':'));
+        port.is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 /// Any value that can be shown: what might be a URL with a password in the wrong place is not.
@@ -173,6 +183,9 @@ mod tests {
             ("postgres://app:hunter2@db/shop", "postgres://app:***@db/shop"),
             ("postgres://db/shop?password=hunter2&a=b", "postgres://db/shop?password=***&a=b"),
             ("postgres://app:1/hunter2@db/shop", "postgres://(not shown)"),
+            ("nats://me:hunter2", "nats://(not shown)"),
+            ("kafka://one:9092,me:hunter2/", "kafka://(not shown)"),
+            ("kafka://one:9092,[::1]:9092/", "kafka://one:9092,[::1]:9092/"),
             ("postgres://app:a/hunter2@db/shop", "postgres://(not shown)"),
             ("postgres//app:hunter2@db/shop", "(not shown)"),
             ("app:hunter2@db", "(not shown)"),
