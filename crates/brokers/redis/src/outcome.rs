@@ -61,7 +61,9 @@ fn refused(code: &str, detail: &str) -> Outcome {
     let class = match code {
         "WRONGTYPE" => return Outcome::Rejected(failure("wrong-type")),
         // Of one key, so of one destination; commands that are forbidden are so for all messages.
-        "NOPERM" if detail.contains("key") => return Outcome::Rejected(failure("denied")),
+        "NOPERM" if detail.contains("permissions to access") => {
+            return Outcome::Rejected(failure("denied"));
+        }
         "NOPERM" | "DENIED" => "denied",
         "NOAUTH" | "WRONGPASS" => "auth",
         "OOM" => "full",
@@ -142,6 +144,7 @@ mod tests {
         ("NOPERM No permissions to access a key", 'R', "denied"),
         ("NOPERM this user has no permissions to run the 'xadd' command", 'U', "denied"),
         ("NOPERM User app has no permissions to run the 'multi' command", 'U', "denied"),
+        ("NOPERM User monkey has no permissions to run the 'xadd' command", 'U', "denied"),
         (
             "ERR The stream has exhausted the last possible ID, unable to add more items",
             'R',

@@ -39,7 +39,7 @@ async fn forbidden_stream_is_rejected_and_forbidden_command_is_not() {
     assert_eq!((&outcomes[0], &outcomes[2]), (&Outcome::Acked, &Outcome::Acked));
     assert_rejected(&outcomes[1], "denied");
     assert_rejected(&outcomes[3], "denied");
-    for (user, right) in [("writeless", "-xadd"), ("atomless", "-multi")] {
+    for (user, right) in [("monkey", "-xadd"), ("atomless", "-multi")] {
         order(url, &["ACL", "SETUSER", user, "on", ">pw", "~*", "+@all", right]);
         let limited = broker(&as_user(url, user, "pw"));
         assert_unreachable(&publish_one(&limited, "allowed").await, "denied");
