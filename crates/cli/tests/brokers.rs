@@ -7,7 +7,8 @@ mod support;
 use posthaste_fixtures::{Kind, Port, server};
 use support::Bundle;
 
-fn bundle(broker: &str) -> Bundle {
+/// With a route for one topic: others of the same servers are for other tests.
+fn bundle(broker: &str, topic: &str) -> Bundle {
     let config = format!(
         r#"
 [store]
@@ -25,7 +26,7 @@ name = "bus"
 
 [[route]]
 name = "all"
-topics = ["*"]
+topics = ["{topic}"]
 "#
     );
     let bundle = Bundle::new(&config);
@@ -38,15 +39,25 @@ fn topic() -> String {
     format!("probe{}", posthaste_core::MessageId::fresh().0.simple())
 }
 
-/// Probes arrive; what is sent by hand is what a listener prints.
-fn works(broker: &str, topic: &str) {
-    let t = bundle(broker);
+/// Every probe arrives, in order.
+fn verifies(t: &Bundle, topic: &str) {
     let verified =
         t.run(&["verify", "all", "--topic", topic, "--count", "300", "--json"]).expect(0);
     let report: serde_json::Value = serde_json::from_str(&verified).unwrap();
     assert_eq!(report["received"], 300, "{report}");
     assert_eq!(report["lost"], 0, "{report}");
     assert_eq!(report["reordered"], 0, "{report}");
+}
+
+/// The same without anything but the payload.
+fn verifies_raw(broker: &str, topic: &str) {
+    verifies(&bundle(&format!("{broker}\nprofile = \"raw\""), topic), topic);
+}
+
+/// Probes arrive; what is sent by hand is what a listener prints.
+fn works(broker: &str, topic: &str) {
+    let t = bundle(broker, topic);
+    verifies(&t, topic);
 
     let listener = t.start(&["listen", "all", "--json", "--count", "1"]);
     listener.wait_err("listening");
@@ -64,8 +75,8 @@ fn works(broker: &str, topic: &str) {
 }
 
 /// `doctor` reaches the broker; what it says about it.
-fn doctor(broker: &str) -> String {
-    let ended = bundle(broker).run(&["doctor"]);
+fn doctor(broker: &str, topic: &str) -> String {
+    let ended = bundle(broker, topic).run(&["doctor"]);
     assert!(ended.out.contains("ok   broker  bus: can be used"), "{ended:#?}");
     ended.out
 }
@@ -73,22 +84,28 @@ fn doctor(broker: &str) -> String {
 #[test]
 fn rabbitmq() {
     let broker = format!("url = {:?}", server(Kind::RabbitMq).url());
-    works(&broker, &topic());
-    assert!(doctor(&broker).contains("durable"));
+    let topic = topic();
+    works(&broker, &topic);
+    verifies_raw(&broker, &topic);
+    assert!(doctor(&broker, &topic).contains("durable"));
 }
 
 #[test]
 fn redis() {
     let broker = format!("url = {:?}", server(Kind::Redis).url());
-    works(&broker, &topic());
-    assert!(doctor(&broker).contains("noeviction"));
+    let topic = topic();
+    works(&broker, &topic);
+    verifies_raw(&broker, &topic);
+    assert!(doctor(&broker, &topic).contains("noeviction"));
 }
 
 #[test]
 fn mqtt() {
     let broker = format!("url = {:?}", server(Kind::Mosquitto).url());
-    works(&broker, &topic());
-    doctor(&broker);
+    let topic = topic();
+    works(&broker, &topic);
+    verifies_raw(&broker, &topic);
+    doctor(&broker, &topic);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +122,8 @@ async fn nats() {
     let broker = format!("url = {url:?}\nstream = {topic:?}");
     tokio::task::block_in_place(|| {
         works(&broker, &topic);
-        doctor(&broker);
+        verifies_raw(&broker, &topic);
+        doctor(&broker, &topic);
     });
 }
 
@@ -123,7 +141,8 @@ async fn kafka() {
     let broker = format!("url = {url:?}");
     tokio::task::block_in_place(|| {
         works(&broker, &topic);
-        doctor(&broker);
+        verifies_raw(&broker, &topic);
+        doctor(&broker, &topic);
     });
 }
 
@@ -143,9 +162,10 @@ fn batches_over_tcp_are_listened_to_at_their_own_address() {
     let held = Port::hold();
     let port = held.address().port();
     let broker = format!("url = \"tcp://127.0.0.1:{port}\"\nframe_bytes_max = \"1MiB\"");
-    works(&broker, &topic());
+    let topic = topic();
+    works(&broker, &topic);
     let there = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
-    assert!(doctor(&broker).contains("accepts connections"));
+    assert!(doctor(&broker, &topic).contains("accepts connections"));
     drop(there);
 }
 

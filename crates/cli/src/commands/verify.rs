@@ -9,6 +9,7 @@ use posthaste_core::{
     BrokerError, Message, MessageId, Sharing, Start, Store, Subscriber, Subscription,
 };
 use posthaste_relay::Relay;
+use serde::{Deserialize, Serialize};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
@@ -120,10 +121,25 @@ async fn exchange(
     Ok(record.report())
 }
 
+/// What a probe says. It holds the id, because not every profile of every broker carries that.
+#[derive(Serialize, Deserialize)]
+struct Payload {
+    probe: u32,
+    id: String,
+}
+
 fn probe(topic: &str, number: u32, keys: u32) -> Message {
     let key = format!("probe-{}", number % keys);
-    Message::from_bytes(topic, Some(&key), format!("{{\"probe\":{number}}}"))
-        .event_type("posthaste.probe")
+    let mut message = Message::from_bytes(topic, Some(&key), "").event_type("posthaste.probe");
+    let payload = Payload { probe: number, id: message.id.to_string() };
+    message.payload = serde_json::to_vec(&payload).expect("it is plain JSON").into();
+    message
+}
+
+/// The id of a probe; of anything else, its own.
+fn probe_id(message: &Message) -> MessageId {
+    let payload: Option<Payload> = serde_json::from_slice(&message.payload).ok();
+    payload.and_then(|payload| payload.id.parse().ok()).unwrap_or(message.id)
 }
 
 /// Everything that arrives, and when, until nobody wants it or the broker fails.
@@ -136,12 +152,26 @@ async fn receive(
             let incoming = subscriber.receive().await?;
             let at = Instant::now();
             subscriber.acknowledge(incoming.receipt).await?;
-            Ok((incoming.message.id, at))
+            Ok((probe_id(&incoming.message), at))
         };
         let arrival = arrival.await;
         let is_over = arrival.is_err();
         if arrivals.send(arrival).is_err() || is_over {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_is_known_by_what_it_says() {
+        let sent = probe("t", 7, 3);
+        let mut arrived = Message { id: MessageId::fresh(), ..sent.clone() };
+        assert_eq!(probe_id(&arrived), sent.id, "the broker carries no ids");
+        arrived.payload = "{\"probe\":7}".into();
+        assert_eq!(probe_id(&arrived), arrived.id, "no probe of ours");
     }
 }
