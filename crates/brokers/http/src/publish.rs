@@ -147,7 +147,8 @@ impl HttpBroker {
 
     async fn answered(&self, mut response: Response) -> Outcome {
         let outcome = outcome::of_status(response.status().as_u16());
-        if matches!(outcome, Outcome::Unreachable(_)) {
+        // A gateway in front of a receiver that is down asks for it with 502 or 504.
+        if matches!(outcome, Outcome::Unreachable(_) | Outcome::Unknown(_)) {
             let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
             let asked =
                 header("retry-after").and_then(|value| outcome::retry_after(value, header("date")));

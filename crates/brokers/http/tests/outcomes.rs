@@ -216,20 +216,28 @@ async fn a_proxy_of_the_environment_is_not_used() {
 
 #[tokio::test]
 async fn a_pause_ends_when_it_was_asked_to() {
-    let receiver = Receiver::start();
-    let broker = HttpBroker::open(receiver.config("/once/503?after=1")).unwrap();
-    let one = [delivery(message())];
-    let start = Instant::now();
-    let mut outcomes = Vec::new();
-    eventually("acknowledgement", async || {
-        outcomes.push(shown(&broker.publish(&one, DEADLINE).await[0]));
-        outcomes.last().is_some_and(|outcome| outcome == "acked").then_some(())
-    })
-    .await;
-    assert!(start.elapsed() >= Duration::from_secs(1), "it was left alone as long as it asked");
-    let (_, before) = outcomes.split_last().unwrap();
-    assert!(before.iter().all(|outcome| outcome == "unreachable throttled"), "{before:?}");
-    assert_eq!(receiver.requests().len(), 2, "nothing was sent meanwhile");
+    for (status, answered) in [
+        (503, "unreachable throttled"),
+        (502, "unknown server-error"),
+        (504, "unknown server-error"),
+    ] {
+        let receiver = Receiver::start();
+        let config = receiver.config(&format!("/once/{status}?after=1"));
+        let broker = HttpBroker::open(config).unwrap();
+        let one = [delivery(message())];
+        let start = Instant::now();
+        assert_eq!(shown(&broker.publish(&one, DEADLINE).await[0]), answered);
+        let mut outcomes = Vec::new();
+        eventually("acknowledgement", async || {
+            outcomes.push(shown(&broker.publish(&one, DEADLINE).await[0]));
+            outcomes.last().is_some_and(|outcome| outcome == "acked").then_some(())
+        })
+        .await;
+        assert!(start.elapsed() >= Duration::from_secs(1), "{status}: left alone as long as asked");
+        let (_, before) = outcomes.split_last().unwrap();
+        assert!(before.iter().all(|outcome| outcome == "unreachable throttled"), "{before:?}");
+        assert_eq!(receiver.requests().len(), 2, "{status}: nothing was sent meanwhile");
+    }
 }
 
 #[tokio::test]
