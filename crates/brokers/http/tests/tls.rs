@@ -19,7 +19,7 @@ async fn publish(certificate: &Certificate, trusted: Option<&str>) -> Outcome {
     });
     let broker = HttpBroker::open(Config { ca_file, ..receiver.config("/hook") }).expect("opens");
     let call = [delivery(Message::from_bytes("t", None, "x"))];
-    broker.publish(&call, Duration::from_secs(5)).await.remove(0)
+    broker.publish(&call, Duration::from_secs(60)).await.remove(0)
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ async fn sent(profile: Profile, message: &Message) -> (impl Fn(&str) -> Option<S
     let wire = Wire { profile, source: "/shop".to_owned(), ..Wire::default() };
     let broker = HttpBroker::open(Config { wire, ..receiver.config("/hook") })
         .expect("a good configuration");
-    let outcomes = broker.publish(&[delivery(message.clone())], Duration::from_secs(5)).await;
+    let outcomes = broker.publish(&[delivery(message.clone())], Duration::from_secs(60)).await;
     assert_eq!(outcomes, [Outcome::Acked]);
     let entry = receiver.read(0).0.remove(0);
     let body = STANDARD.decode(entry["body"].as_str().expect("text")).expect("base64");

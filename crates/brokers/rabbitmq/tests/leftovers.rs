@@ -11,7 +11,7 @@ use std::{
 use posthaste_broker_rabbitmq::Config;
 use posthaste_core::{Broker, Message, Outcome};
 use posthaste_fixtures::{Kind, Proxy, server};
-use support::{PATIENCE, broker, delivery, publish_one, publish_within, routed, told};
+use support::{PATIENCE, broker, delivery, publish_one, publish_within, routed, told, unique};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Keeps what is logged.
@@ -51,7 +51,8 @@ async fn neither_a_payload_in_the_log_nor_a_thread_is_left_behind() {
     tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).init();
     let url = server(Kind::RabbitMq).url();
     let secret = b"hunter2";
-    let publisher = broker(Config::new(url));
+    // An exchange of its own: others bind whatever they like to the usual one.
+    let publisher = broker(Config { exchange: unique("nowhere"), ..Config::new(url) });
     let unroutable = Message::from_bytes("nowhere", None, secret.to_vec()).header("h", "hunter2");
     let outcomes = publisher.publish(&[delivery(unroutable)], PATIENCE).await;
     assert_eq!(told(&outcomes[0]), ("rejected", "unroutable"));
