@@ -435,6 +435,9 @@ impl Context {
         consumer: &BaseConsumer<Self>,
         list: &TopicPartitionList,
     ) -> Result<Vec<(Place, i64)>, BrokerError> {
+        if list.count() == 0 {
+            return Ok(Vec::new());
+        }
         let unknown = |error| failed("the group's positions cannot be looked up", error);
         let known = consumer.committed_offsets(list.clone(), POSITIONS).map_err(unknown)?;
         let (mut begins, mut begun) = (Vec::new(), TopicPartitionList::new());

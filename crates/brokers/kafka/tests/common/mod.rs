@@ -114,6 +114,35 @@ pub(crate) async fn works_again(broker: &KafkaBroker, topic: &str) {
     tokio::time::timeout(PATIENCE, recovery).await.expect("the adapter works again");
 }
 
+/// How often messages were given to the adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Once,
+    /// It took longer to find the server again than the adapter waits for.
+    Again,
+}
+
+/// Publishes messages of one key until all are acknowledged, as a relay would: what a lost connection
+/// leaves unsure, again, with all behind it.
+pub(crate) async fn publish_all(broker: &KafkaBroker, call: &[Arc<Delivery>]) -> Sent {
+    let mut outcomes = broker.publish(call, PATIENCE).await;
+    if outcomes.iter().all(|outcome| *outcome == Outcome::Acked) {
+        return Sent::Once;
+    }
+    let mut left = call;
+    let recovery = async {
+        loop {
+            let acked = outcomes.iter().take_while(|outcome| **outcome == Outcome::Acked).count();
+            left = &left[acked..];
+            let Some(first) = outcomes.get(acked) else { return Sent::Again };
+            assert!(matches!(kind(first), ("unknown" | "unreachable", "connection")), "{first:?}");
+            assert!(!outcomes[acked..].contains(&Outcome::Acked), "acknowledged behind a failure");
+            outcomes = broker.publish(left, PATIENCE).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, recovery).await.expect("the adapter works again")
+}
+
 /// Everything in a topic, partition by partition: key and payload.
 pub(crate) async fn contents(client: &ClientConfig, topic: &str) -> Vec<(String, String)> {
     let mut client = client.clone();
