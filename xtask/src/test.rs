@@ -24,7 +24,9 @@ pub(crate) fn run(extra: &[String]) -> anyhow::Result<ExitCode> {
     } else {
         cargo_test(extra, &environment)?
     };
-    Ok(exit_code(is_fine))
+    let ended = servers.iter().filter_map(|(_, server)| server.ensure_running().err());
+    let ended = ended.inspect(|error| println!("{error:#}")).count();
+    Ok(exit_code(is_fine && ended == 0))
 }
 
 fn cargo_test(extra: &[String], environment: &[(&str, &str)]) -> anyhow::Result<bool> {
