@@ -3,7 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use posthaste_core::{Broker, Delivery, Message, OnDead, ParkedFilter, ParkedView, Store};
+use posthaste_core::{
+    Broker, Delivery, InboxMode, Message, OnDead, ParkedFilter, ParkedView, Store,
+};
+use posthaste_store_memory::{Line, MemoryBackup};
 use tokio::{sync::Mutex, time::sleep};
 
 use crate::{
@@ -47,7 +50,10 @@ async fn transact(stage: &Stage, keys: &Keys) {
     let mut messages = Vec::new();
     for _ in 0..=world.below(3) {
         let message = message(world, (key < keys.len()).then_some(key), number);
-        tx.enqueue(std::slice::from_ref(&message)).expect("a valid message");
+        if tx.enqueue(std::slice::from_ref(&message)).is_err() {
+            // The database went back in time under it.
+            break;
+        }
         messages.push(message);
         sleep(world.millis(0..30)).await;
     }
@@ -58,7 +64,8 @@ async fn transact(stage: &Stage, keys: &Keys) {
         publish(stage, &messages).await;
     }
     let is_unknown = world.strikes(Fault::CommitUnknown);
-    let is_undone = world.strikes(Fault::Rollback);
+    let is_undone = world.strikes(Fault::Rollback) || !tx.is_open();
+    let is_unknown = is_unknown && tx.is_open();
     let names: Vec<String> = messages.iter().map(|message| short(message.id)).collect();
     let word = if is_undone { "rolls back" } else { "commits" };
     world.trace(format_args!("application {word} {} of key {key}", names.join(" ")));
@@ -172,7 +179,7 @@ pub(crate) async fn unblock(stage: &Stage, process: &Arc<Process>) {
 }
 
 /// More often than where every call counts.
-fn often(world: &World, fault: Fault) -> bool {
+pub(crate) fn often(world: &World, fault: Fault) -> bool {
     let rate = world.plan.rate(fault);
     if rate == 0.0 || world.is_calm() {
         return false;
@@ -189,8 +196,12 @@ fn often(world: &World, fault: Fault) -> bool {
 pub(crate) async fn trouble(stage: Arc<Stage>) {
     let world = Arc::clone(&stage.world);
     let lease = world.plan.lease.as_millis() as u64;
+    let mut backup = None;
     while world.now() < world.plan.trouble {
         sleep(world.millis(50..800)).await;
+        if world.plan.rate(Fault::Rewind) > 0.0 {
+            backup = rewind(&stage, backup);
+        }
         trouble_relay(&stage, world.below(world.plan.relays), lease);
         trouble_consumers(&stage);
         for fault in [Fault::ClockAhead, Fault::ClockBack] {
@@ -214,10 +225,48 @@ pub(crate) async fn trouble(stage: Arc<Stage>) {
             world.trace(format_args!("broker {index} down until {until:?}"));
             world.route(index, |route| route.down_until = until);
         }
+        if often(&world, Fault::RouteLocked) {
+            let until = world.now() + world.millis(50..6_000);
+            world.trace(format_args!("rows of route {index} locked until {until:?}"));
+            world.route(index, |route| route.locked_until = until);
+        }
         if often(&world, Fault::Reshard) {
             reshard(&stage, index).await;
         }
     }
+}
+
+/// Takes a backup at times, and puts the database back to it at others.
+fn rewind(stage: &Stage, backup: Option<MemoryBackup>) -> Option<MemoryBackup> {
+    let world = &stage.world;
+    let Some(backup) = backup else { return world.coin().then(|| stage.store.backup()) };
+    if !often(world, Fault::Rewind) {
+        return Some(backup);
+    }
+    let is_by_position = |index: usize| {
+        let consumers = world.plan.consumers.iter().filter(move |it| it.route == index);
+        consumers.filter(|it| it.mode == InboxMode::Watermark)
+    };
+    let routes = 0..world.plan.routes.len();
+    // Where the server cannot tell and nobody who noticed lives on, such consumers need a person's help.
+    let line = match routes.clone().any(|index| is_by_position(index).next().is_some()) {
+        true => Line::Other,
+        false => Line::Same,
+    };
+    stage.store.restore(&backup, line);
+    world.trace(format_args!("the database goes back in time, line {line:?}"));
+    let held = stage.store.held();
+    for index in routes {
+        world.route(index, |route| {
+            route.history.rewound(|id| held.contains(&id));
+            is_by_position(index).for_each(|it| route.history.consumer_may_repeat(it.name));
+        });
+    }
+    world.with(|state| {
+        state.leases.rewound();
+        state.has_rewound = true;
+    });
+    None
 }
 
 fn trouble_relay(stage: &Arc<Stage>, index: usize, lease: u64) {

@@ -61,6 +61,8 @@ faults! {
     StoreLate = "store-late",
     /// The store could not be used for a while.
     StoreOutage = "store-outage",
+    /// The database went back to what it had been earlier: a backup, or a standby that lagged.
+    Rewind = "rewind",
     /// The database's clock jumped ahead.
     ClockAhead = "clock-ahead",
     /// The database's clock went back.
@@ -87,6 +89,12 @@ faults! {
     ConsumerAckLost = "consumer-ack-lost",
     /// A handler failed.
     HandlerFails = "handler-fails",
+    /// A route was registered for messages that waited for one, while something cleaned up.
+    Register = "register",
+    /// A route was given a topic whose messages waited for one, while something cleaned up.
+    Widen = "widen",
+    /// Somebody kept rows of a route locked: calls that need them hung.
+    RouteLocked = "route-locked",
     /// A call to the consumer's database failed and had no effect.
     InboxFailsBefore = "inbox-fails-before",
     /// A commit in the consumer's database was not answered, and took place.

@@ -9,9 +9,9 @@ use std::{
 use async_trait::async_trait;
 use posthaste_core::{
     Batch, Claim, Due, Fetch, Finding, Grant, Horizon, Layout, Lease, Message, MessageId, Parked,
-    ParkedFilter, ParkedView, Position, Purged, RelayBeat, Retention, RouteSpec, Seq, Settled,
-    Settlement, Shard, Snapshot, Status, Store, StoreCapabilities, StoreError, StoreErrorKind,
-    bucket,
+    ParkedFilter, ParkedView, Position, Purged, RelayBeat, RelayId, Retention, RouteSpec, Seq,
+    Settled, Settlement, Shard, Snapshot, Status, Store, StoreCapabilities, StoreError,
+    StoreErrorKind, bucket,
 };
 use uuid::Uuid;
 
@@ -75,6 +75,40 @@ impl Flawed {
             fetch.epoch = None;
         }
         Ok(fetch)
+    }
+
+    /// Waits between deciding and removing. For a route that has appeared meanwhile it is as if it had
+    /// passed everything.
+    async fn forget_new_routes(&self) -> Result<(), StoreError> {
+        let known: BTreeSet<String> =
+            self.inner.status().await?.routes.into_iter().map(|route| route.name).collect();
+        tokio::time::sleep(self.world.millis(5..60)).await;
+        for route in self.inner.status().await?.routes {
+            if known.contains(&route.name) {
+                continue;
+            }
+            let fetch = Fetch {
+                route: route.name.clone(),
+                shard: Shard::WHOLE,
+                after: Position::default(),
+                until: None,
+                rows_max: 1000,
+                bytes_max: usize::MAX >> 1,
+                epoch: None,
+                evidence: None,
+            };
+            let all = self.inner.fetch(&fetch).await?;
+            let lease = Lease {
+                route: route.name,
+                shard: Shard::WHOLE,
+                relay: RelayId::fresh(),
+                epoch: route.leases[0].epoch,
+            };
+            let position = Some(Position::at(all.end, all.snapshot));
+            let passed = Settlement { position, ..Settlement::default() };
+            self.inner.settle(&lease, &passed).await?;
+        }
+        Ok(())
     }
 
     fn is_gone(&self, seq: Seq, age: Duration) -> bool {
@@ -251,6 +285,9 @@ impl Store for Flawed {
                 memory.gone_below = memory.positions.values().copied().min().unwrap_or(0);
             }
         });
+        if self.has(Planted::PurgeByOldRoutes) {
+            self.forget_new_routes().await?;
+        }
         self.inner.purge(retention, rows_max).await
     }
 }

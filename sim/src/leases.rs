@@ -71,8 +71,13 @@ impl Leases {
         })
     }
 
-    /// The route is split anew: its old leases are over.
-    pub(crate) fn resharded(&mut self, route: &str) {
+    /// The database went back in time: it knows of other leases than were granted last.
+    pub(crate) fn rewound(&mut self) {
+        self.shards.clear();
+    }
+
+    /// The route is split anew, or its log has another name: its old leases are over.
+    pub(crate) fn ended(&mut self, route: &str) {
         self.shards.retain(|(name, _), _| name != route);
     }
 

@@ -16,6 +16,7 @@ mod campaign;
 mod database;
 mod fault;
 mod flawed;
+mod late;
 mod leases;
 mod panics;
 mod plan;

@@ -6,6 +6,10 @@ use posthaste_core::{CallOrder, InboxMode, OnDead};
 
 use crate::Fault;
 
+/// Kinds of trouble that came later, drawn apart: seeds that have found something before mean the same
+/// schedule as then, where none of these is on.
+const LATER: &[Fault] = &[Fault::Rewind, Fault::Register, Fault::Widen, Fault::RouteLocked];
+
 /// How likely trouble is at least that a planted bug needs.
 const NEEDED_MIN: f64 = 0.1;
 
@@ -34,7 +38,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct RoutePlan {
     /// Messages of topics that match.
-    pub(crate) topics: &'static str,
+    pub(crate) topics: &'static [&'static str],
     pub(crate) shards: u16,
     pub(crate) call_order: CallOrder,
     pub(crate) in_flight_max: usize,
@@ -61,22 +65,41 @@ impl Plan {
     /// differ wildly in how often they strike; those in `needs` are on, and not rare.
     pub(crate) fn draw(random: &mut fastrand::Rng, needs: &[Fault]) -> Self {
         let mut rates = BTreeMap::new();
-        for &fault in Fault::ALL {
-            let (is_on, is_needed) = (random.bool(), needs.contains(&fault));
+        let mut apart = random.clone();
+        let mut draw = |random: &mut fastrand::Rng, fault, is_on: bool| {
+            let is_needed = needs.contains(&fault);
             let rate: f64 = pick(random, &[0.01, 0.03, 0.1, 0.3]);
             if is_needed {
                 rates.insert(fault, rate.max(NEEDED_MIN));
             } else if is_on {
                 rates.insert(fault, rate);
             }
+        };
+        for &fault in Fault::ALL.iter().filter(|fault| !LATER.contains(fault)) {
+            let is_on = random.bool();
+            draw(random, fault, is_on);
+        }
+        for &fault in LATER {
+            // Beside a planted bug only what it needs: they would hide it.
+            let is_on = needs.is_empty() && apart.u8(..4) == 0;
+            draw(&mut apart, fault, is_on);
+        }
+        // Routes that come late would be gone with what a rewind undoes, and nobody would miss them.
+        let late = [Fault::Register, Fault::Widen];
+        if late.iter().any(|fault| needs.contains(fault)) {
+            rates.remove(&Fault::Rewind);
+        } else if rates.contains_key(&Fault::Rewind) {
+            rates.retain(|fault, _| !late.contains(fault));
         }
         let routes = 1 + usize::from(random.u8(..4) == 0);
+        // Where messages are to wait for a route that comes late, none takes everything.
+        let is_selective = [Fault::Register, Fault::Widen].iter().any(|it| rates.contains_key(it));
         let millis =
             |random: &mut fastrand::Rng, from: &[u64]| Duration::from_millis(pick(random, from));
         Self {
             rates,
             relays: pick(random, &[1, 2, 2, 3]),
-            routes: (0..routes).map(|index| RoutePlan::draw(random, index)).collect(),
+            routes: (0..routes).map(|index| RoutePlan::draw(random, index, is_selective)).collect(),
             consumers: ConsumerPlan::draw(random, routes),
             writers: random.usize(2..=4),
             transactions: random.u32(3..=6),
@@ -100,10 +123,14 @@ impl Plan {
 }
 
 impl RoutePlan {
-    fn draw(random: &mut fastrand::Rng, index: usize) -> Self {
+    fn draw(random: &mut fastrand::Rng, index: usize, is_selective: bool) -> Self {
         let orders = [CallOrder::OnePerKey, CallOrder::PerKey, CallOrder::Total];
         Self {
-            topics: ["*", "b*"][index],
+            topics: match (index, is_selective) {
+                (0, false) => &["*"],
+                (0, true) => &["a", "b"],
+                _ => &["b*"],
+            },
             shards: pick(random, &[1, 1, 2, 3]),
             call_order: pick(random, &orders),
             in_flight_max: pick(random, &[1, 4, 64]),

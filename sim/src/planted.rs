@@ -70,6 +70,8 @@ planted! {
     CleanupByAge = "cleanup-by-age", [Outage];
     /// Store: removes everything below the positions, late commits too.
     CleanupIgnoresLateRows = "cleanup-ignores-late-rows", [LongTransaction];
+    /// Store: decides by the routes there were a moment ago what may go.
+    PurgeByOldRoutes = "purge-by-old-routes", [Register];
     /// Store: takes every transaction for ended, so floors say too much.
     FloorPastAtOnce = "floor-past-at-once", [LongTransaction];
     /// Store: does not tell a new holder what is parked, so floors say too much.
@@ -124,4 +126,13 @@ planted! {
     FloorForgetsParked = "floor-forgets-parked", [Refusal], FloorForgetsParked;
     /// Relay: a shard that is to be split ends before it has finished.
     BarrierUnfinished = "barrier-unfinished", [Reshard], BarrierUnfinished;
+    /// Relay: keeps its cursor when the database goes back in time. It was so until a standby that lagged
+    /// was promoted under a running relay.
+    KeepsCursor = "keeps-cursor", [Rewind], KeepsCursor;
+    /// Relay: writes progress without asking whether the database went back in time.
+    SettlesUnchecked = "settles-unchecked", [Rewind, RelayPause, BrokerSlow], SettlesUnchecked;
+    /// Relay: goes on under the log's old name after the database went back in time.
+    KeepsIdentity = "keeps-identity", [Rewind], KeepsIdentity;
+    /// Relay: routes wait for each other's store calls. It was so until somebody locked a lease.
+    RoutesInLine = "routes-in-line", [RouteLocked, RelayCrash], RoutesInLine;
 }

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Fault, Planted, actors, panics,
+    Fault, Planted, actors, late, panics,
     plan::Plan,
     stage::{DRAIN, Stage},
     world::World,
@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Stray messages land within this time.
 const STRAYS: Duration = Duration::from_secs(8);
 
-const ROUTES: [&str; 2] = ["first", "second"];
+pub(crate) const ROUTES: [&str; 2] = ["first", "second"];
 
 pub(crate) fn route_name(index: usize) -> &'static str {
     ROUTES[index]
@@ -156,16 +156,22 @@ async fn suffer(stage: &Arc<Stage>) {
         writers.spawn(actors::write(Arc::clone(stage), Arc::clone(&keys)));
     }
     let operator = tokio::spawn(actors::operate(Arc::clone(stage)));
+    let registrar = tokio::spawn(late::add_routes(Arc::clone(stage)));
     actors::trouble(Arc::clone(stage)).await;
     while writers.join_next().await.is_some() {}
     world.trace(format_args!("calm"));
     world.with(|state| {
         state.is_calm = true;
         state.store_down_until = Duration::ZERO;
-        state.routes.iter_mut().for_each(|route| route.down_until = Duration::ZERO);
+        for route in &mut state.routes {
+            (route.down_until, route.locked_until) = (Duration::ZERO, Duration::ZERO);
+        }
     });
-    // The person's last decision takes as long as a call may.
+    // The person's last decision takes as long as a call may, and so does the last route.
     let _ = operator.await;
+    if registrar.await.is_err() {
+        world.problem("P8 a route could not be registered or served".to_owned());
+    }
 }
 
 /// One relay is left, and it must deliver everything without anybody's help.
@@ -176,6 +182,11 @@ async fn recover(stage: &Arc<Stage>) {
         if let Some(relay) = stage.relay(index) {
             relay.process.resume();
             relay.process.spare();
+            // Calls hang below, where a store would give up: one that waits for its calls before it stops
+            // would never be replaced.
+            if relay.stop.is_cancelled() {
+                relay.process.kill();
+            }
         }
     }
     for process in stage.consumers() {
@@ -183,11 +194,17 @@ async fn recover(stage: &Arc<Stage>) {
         process.spare();
     }
     if world.plan.routes.len() > 1 {
-        world.route(1, |route| route.down_until = Duration::MAX);
+        let is_locked = world.plan.rate(Fault::RouteLocked) > 0.0;
+        world.route(1, |route| {
+            route.down_until = Duration::MAX;
+            route.locked_until = if is_locked { Duration::MAX } else { Duration::ZERO };
+        });
         if timeout(PATIENCE, settled(stage, &[0])).await.is_err() {
-            world.problem("P7 a route waits for another's broker".to_owned());
+            world.problem("P7 a route waits for another's broker or rows".to_owned());
         }
-        world.route(1, |route| route.down_until = Duration::ZERO);
+        world.route(1, |route| {
+            (route.down_until, route.locked_until) = (Duration::ZERO, Duration::ZERO);
+        });
     }
     let all: Vec<usize> = (0..world.plan.routes.len()).collect();
     if timeout(PATIENCE, settled(stage, &all)).await.is_err() {

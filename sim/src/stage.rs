@@ -138,7 +138,7 @@ impl Stage {
         let topics = self.world.plan.routes[index].topics;
         RouteSpec {
             name: route_name(index).to_owned(),
-            topics: vec![topics.parse().expect("a pattern")],
+            topics: topics.iter().map(|topic| topic.parse().expect("a pattern")).collect(),
             shards: self.world.route(index, |route| route.shards),
         }
     }

@@ -12,12 +12,18 @@ use posthaste_core::{
 };
 
 use crate::{
-    Fault, Planted, leases::Granted, panics::OnPurpose, process::Process, schedule::route_index,
+    Fault, Planted,
+    leases::Granted,
+    panics::OnPurpose,
+    process::Process,
+    schedule::{ROUTES, route_index},
     world::World,
 };
 
 /// How long a call is waited for.
 const DEADLINE: Duration = Duration::from_secs(3);
+/// How often a call that waits for a lock looks whether it is gone.
+const LOCK_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// See the module documentation.
 pub(crate) struct Wire {
@@ -46,6 +52,20 @@ impl Wire {
         process.step().await;
         world.trace(format_args!("{} {operation} {word}", process.name));
         result
+    }
+
+    /// Waits for whoever keeps rows of the route locked. A store would give up after a while; here a
+    /// call hangs, so that whatever stands in line behind it shows.
+    async fn wait_for_rows(&self, route: &str) {
+        let world = &self.world;
+        let Some(index) = ROUTES.iter().position(|name| *name == route) else { return };
+        let is_locked = || {
+            let routes = world.plan.routes.len();
+            index < routes && world.route(index, |route| route.locked_until) > world.now()
+        };
+        while is_locked() {
+            tokio::time::sleep(LOCK_LOOK_EVERY).await;
+        }
     }
 
     async fn attempt<T: Send + 'static>(
@@ -114,17 +134,19 @@ impl Store for Wire {
     }
 
     async fn register(&self, route: &RouteSpec) -> Result<Layout, StoreError> {
+        self.wait_for_rows(&route.name).await;
         call!(self, "register", |inner, route| inner.register(&route).await)
     }
 
     async fn reshard(&self, route: &str) -> Result<Layout, StoreError> {
+        self.wait_for_rows(route).await;
         let world = Arc::clone(&self.world);
         call!(self, "reshard", |inner, route| {
             let before = inner.status().await?;
             let layout = inner.reshard(&route).await?;
             let before = before.routes.iter().find(|it| it.name == route);
             if before.is_some_and(|it| it.leases.len() != usize::from(layout.shards)) {
-                world.with(|state| state.leases.resharded(&route));
+                world.with(|state| state.leases.ended(&route));
             }
             Ok(layout)
         })
@@ -139,12 +161,16 @@ impl Store for Wire {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>, StoreError> {
+        self.wait_for_rows(&claim.route).await;
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         let route = route_index(&claim.route);
         // A call that began in trouble may be answered too late.
         let is_told = world.with(|state| state.is_calm);
         call!(self, "acquire", |inner, claim| {
             let grant = inner.acquire(&claim).await?;
+            if claim.rewound.is_some() {
+                world.with(|state| state.leases.ended(&claim.route));
+            }
             if let Some(grant) = &grant {
                 process.granted(route, grant.lease.shard);
                 let now = world.database_now();
@@ -162,6 +188,7 @@ impl Store for Wire {
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<(), StoreError> {
+        self.wait_for_rows(&lease.route).await;
         let world = Arc::clone(&self.world);
         call!(self, "renew", |inner, lease| {
             inner.renew(&lease, ttl).await?;
@@ -193,6 +220,7 @@ impl Store for Wire {
     }
 
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError> {
+        self.wait_for_rows(&lease.route).await;
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         // One that was given up does not land behind a later one: its connection is closed.
         let number = process.settlement(route_index(&lease.route), lease.shard);

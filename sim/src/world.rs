@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(crate) leases: Leases,
     /// Whose seqs they are.
     pub(crate) seqs: HashMap<Seq, MessageId>,
+    /// Whether the database has gone back in time: its logs have other names since.
+    pub(crate) has_rewound: bool,
     /// Until when the store cannot be used.
     pub(crate) store_down_until: Duration,
     /// Added to the database's clock.
@@ -59,6 +61,8 @@ pub(crate) struct RouteState {
     /// The number of shards that relays are told.
     pub(crate) shards: u16,
     pub(crate) down_until: Duration,
+    /// Until when somebody keeps its rows locked.
+    pub(crate) locked_until: Duration,
 }
 
 /// What happened, in order: hashed, and printed if wanted.
@@ -80,6 +84,7 @@ impl World {
             attempts: Attempts::default(),
             shards: route.shards,
             down_until: Duration::ZERO,
+            locked_until: Duration::ZERO,
         });
         let state = State {
             random,
@@ -89,6 +94,7 @@ impl World {
             routes: routes.collect(),
             leases: Leases::default(),
             seqs: HashMap::new(),
+            has_rewound: false,
             store_down_until: Duration::ZERO,
             clock_ahead: Duration::ZERO,
             clock_behind: Duration::ZERO,

@@ -5,7 +5,7 @@
 use posthaste_sim::{Campaign, Fault, Planted, Schedule, catch};
 
 /// Seeds within which every planted bug must be found.
-const SEEDS_MAX: u64 = 250;
+const SEEDS_MAX: u64 = 1000;
 
 /// Schedules of each of the four tests that run beside each other.
 const SCHEDULES: u64 = 500;

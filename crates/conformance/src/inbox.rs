@@ -6,6 +6,7 @@
 
 mod bed;
 mod case;
+mod commit;
 mod ids;
 mod kit;
 mod lanes;
@@ -18,5 +19,5 @@ pub use case::{Case, run};
 /// Every case.
 #[must_use]
 pub fn cases() -> Vec<Case> {
-    [ids::cases(), lanes::cases(), letters::cases(), purge::cases()].concat()
+    [commit::cases(), ids::cases(), lanes::cases(), letters::cases(), purge::cases()].concat()
 }

@@ -17,8 +17,10 @@ mod late;
 mod lease;
 mod parked;
 mod purge;
+mod purge_races;
 mod register;
 mod resize;
+mod rewind;
 mod settle;
 mod status;
 
@@ -42,8 +44,10 @@ pub fn cases() -> Vec<Case> {
         floor::cases(),
         dead::cases(),
         resize::cases(),
+        rewind::cases(),
         beat::cases(),
         purge::cases(),
+        purge_races::cases(),
         status::cases(),
     ];
     groups.into_iter().flatten().collect()

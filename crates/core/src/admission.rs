@@ -10,6 +10,12 @@ use crate::{
     Provenance, StoreError, StoreErrorKind, Tally, Watermark,
 };
 
+/// Pages written by one statement, at most.
+const PAGES_WRITTEN_MAX: usize = 256;
+/// Pages removed in one transaction, at most. Handling a message writes one page at the most, so
+/// removing keeps up.
+const PAGES_REMOVED_MAX: u32 = 64;
+
 /// How a consumer knows what it has handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InboxMode {
@@ -233,6 +239,8 @@ impl InboxRule {
         }
         for (lane, (watermark, tally)) in &admitted.lanes {
             if tally.handled > 0 {
+                let mut watermark = watermark.clone();
+                turn_pages(connection, lane, &mut watermark).await?;
                 connection.write_lane(lane, &watermark.to_string(), *tally).await?;
             }
         }
@@ -281,6 +289,11 @@ impl InboxRule {
             places.iter().zip(inputs).map(|((lane, _), input)| (lane, source_of(input))).collect();
         for (lane, (watermark, _)) in &mut admitted.lanes {
             *watermark = self.lock(connection, lane, sources[lane]).await?;
+            let of_lane = places.iter().filter(|(of, _)| of == lane).map(|(_, place)| place);
+            for wanted in watermark.wanted(&of_lane.collect::<Vec<_>>()) {
+                let pages = connection.read_pages(lane, &wanted).await?;
+                watermark.read(&wanted, &pages).map_err(|why| unreadable(lane, &why))?;
+            }
         }
         for ((lane, place), input) in places.iter().zip(inputs) {
             let (watermark, tally) = admitted.lanes.get_mut(lane).expect("put in above");
@@ -340,11 +353,39 @@ impl InboxRule {
                 log: lane.log,
             });
         }
-        text.parse().map_err(|why: String| {
-            let message = format!("the watermark of lane `{}` cannot be read: {why}", lane.lane);
-            StoreError::new(StoreErrorKind::Refused, "lock_lane", message).into()
-        })
+        text.parse().map_err(|why: String| unreadable(lane, &why).into())
     }
+}
+
+/// Puts handled seqs into pages where the watermark keeps too many, and removes pages that its floors
+/// have passed, a bounded number of them.
+async fn turn_pages(
+    connection: &mut dyn InboxConnection,
+    lane: &LaneKey,
+    watermark: &mut Watermark,
+) -> Result<(), StoreError> {
+    for overflow in watermark.overflow() {
+        let shard = overflow.there.shard;
+        let there = if overflow.there.numbers.is_empty() {
+            Vec::new()
+        } else {
+            connection.read_pages(lane, &overflow.there).await?
+        };
+        let pages = overflow.into_pages(&there).map_err(|why| unreadable(lane, &why))?;
+        for pages in pages.chunks(PAGES_WRITTEN_MAX) {
+            connection.write_pages(lane, shard, pages).await?;
+        }
+    }
+    for (shard, passed) in watermark.passed() {
+        let next = connection.remove_pages(lane, shard, passed, PAGES_REMOVED_MAX).await?;
+        watermark.removed(shard, next);
+    }
+    Ok(())
+}
+
+fn unreadable(lane: &LaneKey, why: &str) -> StoreError {
+    let message = format!("the watermark of lane `{}` cannot be read: {why}", lane.lane);
+    StoreError::new(StoreErrorKind::Refused, "lock_lane", message)
 }
 
 fn source_of<'m>(input: &Input<'m>) -> &'m str {

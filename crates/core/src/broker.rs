@@ -31,7 +31,8 @@ pub struct Delivery {
 pub enum Outcome {
     /// The broker has it, as durably as the adapter's documentation says.
     Acked,
-    /// The broker surely does not have it and refuses this message: definite, spends an attempt.
+    /// The broker surely does not have it and refuses this message: definite, spends an attempt. Where
+    /// [`Failure::is_hopeless`] is set, the message becomes a dead letter without further attempts.
     Rejected(Failure),
     /// The broker surely does not have it because it cannot be used now (connection, credentials,
     /// throttling, flow control): says nothing about the message, spends nothing.

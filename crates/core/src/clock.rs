@@ -13,3 +13,23 @@ pub trait Clock: Send + Sync + 'static {
     /// Returns once at least `duration` has passed. Dropping the future cancels the wait.
     async fn sleep(&self, duration: Duration);
 }
+
+/// A duration as a field of a log line has it: seconds as a number, to the millisecond. Such a
+/// field's name ends in `_seconds`, as names of metrics do.
+#[must_use]
+pub fn log_seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_of_log_lines_are_rounded_to_the_millisecond() {
+        for (nanos, seconds) in [(0, 0.0), (1_234_567_890, 1.235), (499_999, 0.0), (500_000, 0.001)]
+        {
+            assert_eq!(log_seconds(Duration::from_nanos(nanos)).to_string(), seconds.to_string());
+        }
+    }
+}

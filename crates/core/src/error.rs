@@ -40,6 +40,9 @@ pub enum StoreErrorKind {
     Unavailable,
     /// The lease is someone else's by now: stop serving the shard at once.
     Fenced,
+    /// The log is not the one the lease was granted in: it went back in time, or another server
+    /// answers. Drop everything in memory and ask for the shard again, see [`crate::Rewound`].
+    Rewound,
     /// The tables are not there. Run `posthaste migrate`.
     SchemaMissing,
     /// The tables are older than this program. Run `posthaste migrate`.
@@ -56,6 +59,9 @@ pub enum StoreErrorKind {
     Refused,
     /// Anything else. The source says what.
     Internal,
+    /// The transaction that was to be committed, or written in, is no longer there: the database had
+    /// rolled it back. Nothing of it is kept.
+    NotCommitted,
 }
 
 impl StoreErrorKind {
@@ -73,6 +79,8 @@ impl StoreErrorKind {
             Self::Denied => "PH-1008",
             Self::Refused => "PH-1009",
             Self::Internal => "PH-1010",
+            Self::Rewound => "PH-1011",
+            Self::NotCommitted => "PH-1014",
         }
     }
 }
@@ -96,6 +104,17 @@ impl StoreError {
         Self { kind, operation, message: message.into(), source: None }
     }
 
+    /// The error of a transaction that the database had rolled back before `operation`; every store
+    /// says it in the same words.
+    #[must_use]
+    pub fn not_committed(operation: &'static str) -> Self {
+        let message = "the database has rolled the transaction back, because a statement in it \
+                       failed and the code went on (a deadlock, a full disk, a broken constraint); \
+                       nothing of it is kept; return the errors of statements, or run a statement \
+                       that may fail in a savepoint";
+        Self::new(StoreErrorKind::NotCommitted, operation, message)
+    }
+
     /// Keeps the driver's error as the source.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Source>) -> Self {
@@ -106,7 +125,8 @@ impl StoreError {
     /// Whether the same call may succeed later without anyone acting.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::Internal)
+        use StoreErrorKind::{Internal, NotCommitted, Unavailable};
+        matches!(self.kind, Unavailable | Internal | NotCommitted)
     }
 }
 
@@ -130,13 +150,18 @@ pub struct Failure {
     /// What the broker said. No payload, no secret. Stores keep the first [`Failure::DETAIL_MAX`]
     /// bytes.
     pub detail: String,
+    /// Whether the message itself is what the broker cannot take (its headers, its topic, its size), so
+    /// that no later attempt can succeed. A refused message whose failure is hopeless becomes a dead
+    /// letter at once. A destination that can still be mended (a queue to bind, a right to grant) is
+    /// not hopeless.
+    pub is_hopeless: bool,
 }
 
 impl Failure {
     /// Longest detail kept, in bytes.
     pub const DETAIL_MAX: usize = 1000;
 
-    /// A failure of a class, its detail shortened to [`Failure::DETAIL_MAX`] bytes.
+    /// A failure of a class, its detail shortened to [`Failure::DETAIL_MAX`] bytes. Not hopeless.
     #[must_use]
     pub fn new(class: &'static str, detail: impl Into<String>) -> Self {
         let mut detail = detail.into().replace('\0', "\u{fffd}");
@@ -145,7 +170,14 @@ impl Failure {
             end -= 1;
         }
         detail.truncate(end);
-        Self { class, detail }
+        Self { class, detail, is_hopeless: false }
+    }
+
+    /// The same failure, of a message that no later attempt can deliver.
+    #[must_use]
+    pub fn hopeless(mut self) -> Self {
+        self.is_hopeless = true;
+        self
     }
 }
 

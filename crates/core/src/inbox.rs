@@ -5,7 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::{Failure, Message, MessageId, ParkedFilter, ParkedView, Provenance, StoreError};
+use crate::{
+    Failure, LanePage, Message, MessageId, PageRange, PagesWanted, ParkedFilter, ParkedView,
+    Provenance, Shard, StoreError,
+};
 
 /// What a watermark is kept under.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +91,40 @@ pub trait InboxConnection: Send {
         watermark: &str,
         tally: Tally,
     ) -> Result<(), StoreError>;
+
+    /// Those of the pages of a shard that are there. The lane is locked.
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn read_pages(
+        &mut self,
+        lane: &LaneKey,
+        wanted: &PagesWanted,
+    ) -> Result<Vec<LanePage>, StoreError>;
+
+    /// Writes pages of a shard, in place of those of the same numbers. The lane is locked.
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn write_pages(
+        &mut self,
+        lane: &LaneKey,
+        shard: Shard,
+        pages: &[LanePage],
+    ) -> Result<(), StoreError>;
+
+    /// Removes the first `limit` of a range of pages of a shard; returns the number of the first that
+    /// may be left, which is above the range where none is. The lane is locked.
+    ///
+    /// # Errors
+    /// When the database fails; roll back.
+    async fn remove_pages(
+        &mut self,
+        lane: &LaneKey,
+        shard: Shard,
+        range: PageRange,
+        limit: u32,
+    ) -> Result<i64, StoreError>;
 
     /// Whether the consumer takes messages of this topic of this log from this source: the first log
     /// that a source sends the topic from is accepted here, others by [`InboxStore::adopt_log`].

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use uuid::Uuid;
 
-use crate::{Position, Seq, Shard};
+use crate::{Evidence, Pause, Position, Rewound, Seq, Shard};
 
 /// One running relay. Made fresh at every start, so that two relays of the same name, or a
 /// restarted one, are never taken for each other.
@@ -42,6 +42,8 @@ pub struct RelayBeat {
     pub version: String,
     /// The routes it serves.
     pub routes: Vec<String>,
+    /// Those of them that it has paused: for people, nothing depends on it.
+    pub paused: Vec<Pause>,
 }
 
 /// A request for one shard.
@@ -55,6 +57,8 @@ pub struct Claim {
     pub relay: RelayId,
     /// How long the lease lasts unless renewed, by the database's clock.
     pub ttl: Duration,
+    /// Set by a relay whose last lease of the shard ended because the log had gone back in time.
+    pub rewound: Option<Rewound>,
 }
 
 /// A lease that was granted. Every write under it names its epoch; a write that finds another
@@ -87,4 +91,6 @@ pub struct Grant {
     /// Parked messages of the shard that may still come, waiting or dead: their seqs, ascending, the
     /// lowest [`FLOOR_MISSING_MAX`](crate::FLOOR_MISSING_MAX)` + 1` of them.
     pub undelivered: Vec<Seq>,
+    /// What this log's history can be known by; see [`Evidence`].
+    pub evidence: Evidence,
 }

@@ -94,6 +94,8 @@ pub struct ParkedFilter {
     pub topic: Option<String>,
     /// Whose latest error is of this class only.
     pub class: Option<String>,
+    /// Messages that are retrying, instead of dead letters.
+    pub is_retrying: bool,
 }
 
 /// A parked message as people see it.

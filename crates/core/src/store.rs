@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 
 use crate::{
-    Claim, Finding, Grant, Horizon, Lease, Message, Park, Parked, ParkedFilter, ParkedView,
-    Position, RelayBeat, Repark, RouteSpec, Seq, Shard, Snapshot, Status, StoreError,
+    Claim, Entry, Evidence, Finding, Grant, Horizon, Lease, Message, Park, Parked, ParkedFilter,
+    ParkedView, Position, RelayBeat, Repark, RouteSpec, Seq, Shard, Snapshot, Status, StoreError,
+    Witness,
 };
 
 /// What a store can do beyond the port's minimum.
@@ -33,6 +34,8 @@ pub struct Fetch {
     pub bytes_max: usize,
     /// The epoch of the holder who asks; `None` for one who only looks.
     pub epoch: Option<i64>,
+    /// What the holder knows of the log; `None` where nothing is to be checked.
+    pub evidence: Option<Evidence>,
 }
 
 /// One message read from the log.
@@ -60,6 +63,8 @@ pub struct Batch {
     pub snapshot: Snapshot,
     /// Whether more was there than the limits allowed.
     pub more: bool,
+    /// The last row that was looked at; `None` where there was none.
+    pub witness: Option<Witness>,
 }
 
 /// One step of progress, written in one transaction under the lease's epoch.
@@ -73,6 +78,8 @@ pub struct Settlement {
     pub repark: Vec<Repark>,
     /// Parked messages that were acknowledged: forget them.
     pub delivered: Vec<Seq>,
+    /// What the writer knows of the log; `None` where nothing is to be checked.
+    pub evidence: Option<Evidence>,
 }
 
 impl Settlement {
@@ -91,6 +98,8 @@ pub struct Settled {
     pub unblocked: Vec<String>,
     /// When it was written: see [`Store::is_past`].
     pub horizon: Horizon,
+    /// The shard's latest journal entry now; the default where no position was written.
+    pub entry: Entry,
 }
 
 /// Parked messages to try now.
@@ -194,6 +203,13 @@ pub trait Store: Send + Sync + 'static {
     /// Grants the shard if its lease is free or expired by the database's clock and the layout still
     /// has it; `None` otherwise. The epoch of the grant is higher than all before it.
     ///
+    /// The granted position is the latest of the shard's journal that this server's log has: no seq
+    /// that was never handed out here, no snapshot of transactions that this server has not seen.
+    ///
+    /// A claim with [`Claim::rewound`] whose log still has that name first ends all leases of the route,
+    /// with epochs above the remembered one, gives the log another name, and notes that for
+    /// [`Status::rewinds`]. That happens even where the shard itself is not granted.
+    ///
     /// # Errors
     /// Kind `Refused` for a route that is not registered.
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>, StoreError>;
@@ -218,6 +234,7 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// Kind `Refused` for a route that is not registered. Kind `Fenced` when the epoch is not the shard's
     /// latest: the next holder may have parked, and retention removed, what comes before what is left.
+    /// Kind `Rewound` when the log is not the one the evidence is from.
     async fn fetch(&self, fetch: &Fetch) -> Result<Batch, StoreError>;
 
     /// Writes progress and parked messages, all or nothing, if the lease's epoch is still the latest.
@@ -225,7 +242,8 @@ pub trait Store: Send + Sync + 'static {
     /// been written, and parks nothing again, for what it parked may have been discarded and removed.
     ///
     /// # Errors
-    /// Kind `Fenced` when it is not; then nothing was written.
+    /// Kind `Fenced` when it is not, `Rewound` when the log is not the one the evidence is from; then
+    /// nothing was written.
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError>;
 
     /// Whether every transaction that had drawn a seq before the settlement of `horizon` began had ended
@@ -243,14 +261,14 @@ pub trait Store: Send + Sync + 'static {
     async fn due(&self, lease: &Lease, limit: u32, bytes_max: usize) -> Result<Due, StoreError>;
 
     /// Dead letters (and discarded ones, where `ids` names them) that match, oldest first, the
-    /// oldest `limit` of them.
+    /// oldest `limit` of them; where [`ParkedFilter::is_retrying`] is set, retrying messages instead.
     ///
     /// # Errors
     /// When the store cannot be asked.
     async fn dead(&self, filter: &ParkedFilter, limit: u32) -> Result<Vec<ParkedView>, StoreError>;
 
     /// Sends matching dead letters again, in their key's order, with their ids and attempts at 0;
-    /// returns how many. Only dead letters: nothing that is retrying or discarded.
+    /// returns how many. Only dead letters: nothing that is retrying or discarded, whatever the filter.
     ///
     /// # Errors
     /// When the store cannot be asked.
@@ -258,6 +276,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Gives matching dead letters up for good, by name and with a reason; returns how many. Once it
     /// has returned no attempt starts any more.
+    ///
+    /// Where [`ParkedFilter::is_retrying`] is set, retrying messages instead: those behind them of the
+    /// same key go on. Holders of their routes are fenced, so that nobody tries them again; one that is
+    /// being sent at that moment may still arrive.
     ///
     /// # Errors
     /// When the store cannot be asked.
@@ -271,9 +293,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes up to `rows_max` messages that every registered route has passed for the retention
     /// time and that at least one route's topics match, and what else is finished. Never what is
-    /// undelivered: not a late commit below a position, not a topic without a route.
+    /// undelivered: not a late commit below a position, not a topic without a route. Whether a
+    /// message may go is decided while no route is registered or changed, so what waits for a route
+    /// is never removed by a decision that is older than the route. Neither does a registration wait
+    /// long for a purge, nor a purge for rows that somebody keeps locked: it leaves them.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// When the store cannot be asked; kind `Unavailable` where a registration is under way or a
+    /// lock is in the way. Then what could be removed was.
     async fn purge(&self, retention: Retention, rows_max: u32) -> Result<Purged, StoreError>;
 }

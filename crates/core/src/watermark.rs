@@ -1,5 +1,8 @@
 //! Telling copies from news by position: exact, without a clock, bounded by what is in flight.
 //!
+//! Above a floor that stands still `H` grows with every message. Its oldest part then goes to pages
+//! ([`LanePage`]), which stores keep beside the watermark, so that it stays small itself.
+//!
 //! The rule, for a consumer that handles a lane's messages one after another in the order in which
 //! the broker acknowledged them. Of each shard it keeps a floor `F`, the seqs `M` at or below it that
 //! have not been handled, and the seqs `H` above it that have. A message with seq `s` has been handled
@@ -14,15 +17,17 @@
 //! something was handled and was written later is no copy. Clocks are compared with themselves only,
 //! and only to find this out.
 
+mod mark;
+
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
-    fmt::Write as _,
     str::FromStr,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use crate::{Floor, Seq, Shard, bucket};
+use self::mark::{Mark, distances};
+use crate::{Floor, LanePage, PageRange, Seq, Shard, bucket};
 
 /// Where a message stands, as its sender says.
 #[derive(Clone, Copy, Debug)]
@@ -71,44 +76,106 @@ pub struct Watermark {
     latest: Option<u64>,
 }
 
-/// What has been handled of one shard.
+/// Pages of a shard that are to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mark {
-    shard: Shard,
-    /// The highest floor seen. Never goes back.
-    floor: Seq,
-    /// At or below the floor, and not handled.
-    missing: BTreeSet<Seq>,
-    /// Above the floor, and handled.
-    handled: BTreeSet<Seq>,
+pub struct PagesWanted {
+    /// The shard.
+    pub shard: Shard,
+    /// Their numbers, ascending.
+    pub numbers: Vec<i64>,
 }
 
-impl Mark {
-    fn new(shard: Shard) -> Self {
-        Self { shard, floor: 0, missing: BTreeSet::new(), handled: BTreeSet::new() }
-    }
+/// Handled seqs that a watermark gave up, to be put into pages.
+#[derive(Clone, Debug)]
+pub struct Overflow {
+    /// Those of their pages that may be there already: read them before they are written.
+    pub there: PagesWanted,
+    pages: BTreeMap<i64, BTreeSet<Seq>>,
+}
 
-    /// Whether everything the floor speaks of includes this seq, given that it is of this shard.
-    fn covers(&self, seq: Seq) -> bool {
-        seq <= self.floor && !self.missing.contains(&seq)
-    }
-
-    /// Takes a higher floor in. What another shard's mark knows of a missing seq is asked when the
-    /// message comes.
-    fn raise(&mut self, floor: &Floor) {
-        let is_open = |seq: &Seq| !self.covers(*seq) && !self.handled.contains(seq);
-        self.missing = floor.missing.iter().copied().filter(is_open).collect();
-        self.handled = self.handled.split_off(&floor.seq.saturating_add(1));
-        self.floor = floor.seq;
-    }
-
-    fn highest(&self) -> Seq {
-        self.handled.last().copied().unwrap_or(0).max(self.floor)
+impl Overflow {
+    /// The pages as they are to be written, given those that were there.
+    ///
+    /// # Errors
+    /// When one that was there cannot be read.
+    pub fn into_pages(mut self, there: &[LanePage]) -> Result<Vec<LanePage>, String> {
+        for page in there {
+            self.pages.entry(page.number).or_default().append(&mut mark::page_seqs(page)?);
+        }
+        Ok(self.pages.into_iter().map(|(number, seqs)| mark::page_text(number, seqs)).collect())
     }
 }
 
 impl Watermark {
-    /// Whether the message has been handled.
+    /// Pages that must be [`read`](Self::read) before these places are judged and recorded: those of
+    /// their seqs, and of the seqs that their floors call missing, where pages may hold them.
+    #[must_use]
+    pub fn wanted(&self, places: &[&Place<'_>]) -> Vec<PagesWanted> {
+        let of_mark = |mark: &Mark| {
+            let mut numbers = BTreeSet::new();
+            for place in places {
+                numbers.extend(mark.page_for(place.seq));
+                if place.floor.shard == mark.shard {
+                    let missing = place.floor.missing.iter();
+                    numbers.extend(missing.filter_map(|seq| mark.page_for(*seq)));
+                }
+            }
+            PagesWanted { shard: mark.shard, numbers: numbers.into_iter().collect() }
+        };
+        self.marks.iter().map(of_mark).filter(|wanted| !wanted.numbers.is_empty()).collect()
+    }
+
+    /// Takes in the pages that were wanted, as far as they are there.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn read(&mut self, wanted: &PagesWanted, pages: &[LanePage]) -> Result<(), String> {
+        let own = self.own(wanted.shard);
+        own.pages.extend(wanted.numbers.iter().map(|number| (*number, BTreeSet::new())));
+        for page in pages {
+            own.pages.insert(page.number, mark::page_seqs(page)?);
+        }
+        Ok(())
+    }
+
+    /// Gives up handled seqs where it keeps too many: they must be written to pages in the same
+    /// transaction as this.
+    pub fn overflow(&mut self) -> Vec<Overflow> {
+        let mut all = Vec::new();
+        for mark in &mut self.marks {
+            let pages = mark.overflow();
+            let (Some((&first, _)), Some((&last, _))) =
+                (pages.first_key_value(), pages.last_key_value())
+            else {
+                continue;
+            };
+            let is_there = |number: &i64| mark.paged.is_some_and(|paged| paged.contains(*number));
+            let numbers = pages.keys().copied().filter(is_there).collect();
+            all.push(Overflow { there: PagesWanted { shard: mark.shard, numbers }, pages });
+            let paged = mark.paged.unwrap_or(PageRange { first, last });
+            mark.paged =
+                Some(PageRange { first: paged.first.min(first), last: paged.last.max(last) });
+        }
+        all
+    }
+
+    /// Pages that floors have passed as a whole: they can be removed.
+    #[must_use]
+    pub fn passed(&self) -> Vec<(Shard, PageRange)> {
+        let of_mark = |mark: &Mark| Some((mark.shard, mark.passed()?));
+        self.marks.iter().filter_map(of_mark).collect()
+    }
+
+    /// Notes that pages of the shard were removed; `next` is the first that may be left.
+    pub fn removed(&mut self, shard: Shard, next: i64) {
+        let own = self.own(shard);
+        own.paged = own.paged.and_then(|PageRange { first, last }| {
+            let first = first.max(next);
+            (first <= last).then_some(PageRange { first, last })
+        });
+    }
+
+    /// Whether the message has been handled. Its pages must have been [`read`](Self::read).
     #[must_use]
     pub fn judge(&self, place: &Place<'_>) -> Judgement {
         if self.has_handled(place) {
@@ -140,7 +207,7 @@ impl Watermark {
         }
     }
 
-    /// Seqs it keeps one by one.
+    /// Seqs it keeps one by one, without those in pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.marks.iter().map(|mark| mark.missing.len() + mark.handled.len()).sum()
@@ -153,7 +220,7 @@ impl Watermark {
     }
 
     fn has_handled(&self, place: &Place<'_>) -> bool {
-        self.marks.iter().any(|mark| mark.handled.contains(&place.seq))
+        self.marks.iter().any(|mark| mark.has_handled(place.seq))
             || self.owners(place).iter().any(|&index| self.marks[index].covers(place.seq))
     }
 
@@ -196,42 +263,22 @@ fn is_impossible(place: &Place<'_>) -> bool {
 }
 
 /// `0of4/123/17,12/1x9,30;1of4/…;@1763312345000000`: per shard its floor, what is missing and what is
-/// handled; last, when the latest was written. Seqs are distances: of the missing from 0 and from each
-/// other, of the handled from the floor and from each other; `x9` is nine more in a row.
+/// handled, and after another `/` which pages hold more of those; last, when the latest was written. Seqs
+/// are distances: of the missing from 0 and from each other, of the handled from the floor and from each
+/// other; `x9` is nine more in a row.
 impl fmt::Display for Watermark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, mark) in self.marks.iter().enumerate() {
-            let Mark { shard, floor, missing, handled } = mark;
+            let Mark { shard, floor, missing, handled, paged, .. } = mark;
             let between = if index == 0 { "" } else { ";" };
             let (missing, handled) = (distances(0, missing), distances(*floor, handled));
             write!(f, "{between}{}of{}/{floor}/{missing}/{handled}", shard.index, shard.of)?;
+            if let Some(paged) = paged {
+                write!(f, "/{paged}")?;
+            }
         }
         self.latest.map_or(Ok(()), |latest| write!(f, ";@{latest}"))
     }
-}
-
-fn distances(from: Seq, seqs: &BTreeSet<Seq>) -> String {
-    let mut text = String::new();
-    let mut last = from;
-    let mut run = 0;
-    let mut ahead = seqs.iter().copied().peekable();
-    while let Some(seq) = ahead.next() {
-        if run == 0 {
-            if !text.is_empty() {
-                text.push(',');
-            }
-            // Writing into a String cannot fail.
-            let _ = write!(text, "{}", seq - last);
-        }
-        last = seq;
-        if ahead.peek().is_some_and(|next| next - seq == 1) {
-            run += 1;
-        } else if run > 0 {
-            let _ = write!(text, "x{run}");
-            run = 0;
-        }
-    }
-    text
 }
 
 impl FromStr for Watermark {
@@ -243,34 +290,11 @@ impl FromStr for Watermark {
             let bad = || format!("`{part}` is no part of a watermark");
             match part.strip_prefix('@') {
                 Some(latest) => watermark.latest = Some(latest.parse().map_err(|_| bad())?),
-                None => watermark.marks.push(mark(part).ok_or_else(bad)?),
+                None => watermark.marks.push(mark::mark(part).ok_or_else(bad)?),
             }
         }
         Ok(watermark)
     }
-}
-
-fn mark(text: &str) -> Option<Mark> {
-    let mut parts = text.split('/');
-    let (index, of) = parts.next()?.split_once("of")?;
-    let shard = Shard { index: index.parse().ok()?, of: of.parse().ok()? };
-    let floor = parts.next()?.parse().ok()?;
-    let missing = seqs(0, parts.next()?)?;
-    let handled = seqs(floor, parts.next()?)?;
-    let is_whole = parts.next().is_none() && shard.index < shard.of;
-    is_whole.then_some(Mark { shard, floor, missing, handled })
-}
-
-fn seqs(from: Seq, text: &str) -> Option<BTreeSet<Seq>> {
-    let mut seqs = BTreeSet::new();
-    let mut last = from;
-    for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (distance, run) = part.split_once('x').unwrap_or((part, "0"));
-        let first = last.checked_add(distance.parse().ok()?)?;
-        last = first.checked_add(run.parse().ok()?)?;
-        seqs.extend(first..=last);
-    }
-    Some(seqs)
 }
 
 #[cfg(test)]

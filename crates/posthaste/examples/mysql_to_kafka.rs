@@ -1,4 +1,4 @@
-//! Document 001's service on Posthaste: orders on MySQL or MariaDB, messages to Kafka, as many
+//! A service on MySQL and Kafka: orders on MySQL or MariaDB, messages to Kafka, as many
 //! dispatchers as there are copies of this program.
 //!
 //! ```sh
@@ -46,7 +46,7 @@ async fn dispatch(pool: MySqlPool) -> Result<(), Box<dyn Error>> {
     Ok(running.shutdown().await?)
 }
 
-/// The settings of document 001, each where it is here.
+/// The settings of `docs/reference/requirements-mysql-to-kafka.md`, each where it is here.
 fn dispatcher(pool: MySqlPool, kafka: &str) -> Result<Relay, Box<dyn Error>> {
     let broker = Arc::new(KafkaBroker::open(Config::new(kafka))?);
     let relay = Relay::builder(pool)

@@ -95,7 +95,7 @@ macro_rules! database {
         impl Database for $database {
             type Connection = $connection;
             type Pool = $pool;
-            type Transaction = sqlx::Transaction<'static, $database>;
+            type Transaction = $krate::Guarded;
 
             async fn insert(
                 connection: &mut $connection,
@@ -113,12 +113,11 @@ macro_rules! database {
             }
 
             async fn commit(transaction: Self::Transaction) -> Result<(), StoreError> {
-                $krate::commit(transaction).await
+                transaction.commit().await
             }
 
             async fn rollback(transaction: Self::Transaction) {
-                // What matters has failed before; a connection that cannot roll back is closed.
-                let _ = transaction.rollback().await;
+                transaction.rollback().await;
             }
 
             fn inbox(

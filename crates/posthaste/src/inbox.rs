@@ -168,7 +168,9 @@ impl<DB: Database> Inbox<DB> {
     /// the handler undoes everything. Do nothing in it that a rollback cannot undo: it may run again.
     ///
     /// # Errors
-    /// As [`HandleError`]; nothing has changed, unless a commit failed: then it may have.
+    /// As [`HandleError`]; nothing has changed, unless a commit failed: then it may have. A handler
+    /// that went on after a statement that made the database roll the transaction back is an error of
+    /// kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted): do not acknowledge.
     pub async fn handle<'m, T, E>(
         &self,
         pool: &DB::Pool,
@@ -214,8 +216,9 @@ impl<DB: Database> Open<DB> {
     /// message is handled.
     ///
     /// # Errors
-    /// As [`InboxError`]. After a failed commit it is not known whether it took effect; the message
-    /// comes again and then it is.
+    /// As [`InboxError`]. Of kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted) where
+    /// the database had rolled the transaction back: nothing took effect. After a commit that failed
+    /// otherwise it is not known whether it took effect; the message comes again and then it is.
     pub async fn commit(mut self) -> Result<Handled, InboxError> {
         let concluded = match DB::inbox(&mut self.transaction) {
             Ok(mut inbox) => self.rule.conclude(&mut *inbox, &self.admitted).await,

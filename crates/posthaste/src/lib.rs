@@ -30,6 +30,7 @@
 
 mod consumer;
 mod database;
+mod describe;
 mod event;
 mod inbox;
 mod outbox;
@@ -43,9 +44,10 @@ pub use consumer::{
     Consumer, ConsumerBuilder, ConsumerError, HandlerError, HandlerFuture, RunningConsumer,
 };
 pub use database::{Database, IntoStore, migrate};
+pub use describe::describe_metrics;
 pub use event::{Event, IntoMessage};
 pub use inbox::{Begun, HandleError, Handled, Inbox, InboxError, Input, Open};
-pub use outbox::Outbox;
+pub use outbox::{Outbox, Transaction};
 pub use posthaste_core::{
     Backoff, Broker, BrokerError, InboxStore, Incoming, Invalid, Message, MessageId, OnDead,
     Provenance, Retention, RetryPolicy, Sharing, Start, Store, StoreError, StoreErrorKind,

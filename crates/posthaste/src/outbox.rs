@@ -1,6 +1,9 @@
 //! Enqueueing, inside the caller's transaction.
 
-use std::marker::PhantomData;
+use std::{
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+};
 
 use posthaste_core::{MessageId, StoreError, StoreErrorKind};
 
@@ -38,12 +41,24 @@ impl<DB: Database> Outbox<DB> {
         Self::default()
     }
 
+    /// Begins a transaction for rows and messages whose [`commit`](Transaction::commit) fails if the
+    /// database rolled it back before. A transaction of the driver reports success then: on
+    /// PostgreSQL when a statement failed and the code went on, on MySQL and MariaDB after a deadlock,
+    /// where what followed is even committed by itself.
+    ///
+    /// # Errors
+    /// When there is no connection to be had.
+    pub async fn begin(&self, pool: &DB::Pool) -> Result<Transaction<DB>, StoreError> {
+        Ok(Transaction(DB::begin(pool).await?))
+    }
+
     /// Enqueues one message with one INSERT and returns its id.
     ///
     /// # Errors
     /// Kind [`StoreErrorKind::Refused`] when the connection is not in a transaction (a message must
-    /// not outlive a business write that fails) or the message breaks a limit; then nothing was
-    /// written. Otherwise what the database said: roll back.
+    /// not outlive a business write that fails) or the message breaks a limit; kind
+    /// [`StoreErrorKind::NotCommitted`] when the database has rolled the transaction back. Then nothing
+    /// was written. Otherwise what the database said: roll back.
     pub async fn enqueue(
         &self,
         connection: &mut DB::Connection,
@@ -73,5 +88,40 @@ impl<DB: Database> Outbox<DB> {
             DB::insert(connection, &messages).await?;
         }
         Ok(messages.iter().map(|message| message.id).collect())
+    }
+}
+
+/// An open transaction of [`Outbox::begin`]: a connection. Dropping it rolls back.
+#[must_use = "a transaction that is not committed is rolled back"]
+pub struct Transaction<DB: Database>(DB::Transaction);
+
+impl<DB: Database> Transaction<DB> {
+    /// Commits rows and messages.
+    ///
+    /// # Errors
+    /// Kind [`StoreErrorKind::NotCommitted`] when the database has rolled the transaction back: nothing
+    /// of it is kept. Kind [`StoreErrorKind::Unavailable`] when it is not known whether it was
+    /// committed.
+    pub async fn commit(self) -> Result<(), StoreError> {
+        DB::commit(self.0).await
+    }
+
+    /// Undoes everything.
+    pub async fn rollback(self) {
+        DB::rollback(self.0).await;
+    }
+}
+
+impl<DB: Database> Deref for Transaction<DB> {
+    type Target = DB::Connection;
+
+    fn deref(&self) -> &DB::Connection {
+        &self.0
+    }
+}
+
+impl<DB: Database> DerefMut for Transaction<DB> {
+    fn deref_mut(&mut self) -> &mut DB::Connection {
+        &mut self.0
     }
 }

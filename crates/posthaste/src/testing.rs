@@ -43,6 +43,7 @@ pub async fn enqueued(store: impl IntoStore) -> Result<Vec<Message>, StoreError>
             rows_max: 1000,
             bytes_max: 64 << 20,
             epoch: None,
+            evidence: None,
         };
         let batch = store.fetch(&fetch).await?;
         after = after.passed(batch.end, &batch.snapshot);

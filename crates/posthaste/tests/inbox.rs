@@ -2,14 +2,18 @@
 
 mod desk;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
-use desk::{message, placed};
+use desk::{Desk, message, placed};
 use posthaste::{
-    Begun, HandleError, Handled, InboxStore, Incoming, Input, Message, MessageId, Relay, testing,
+    Backoff, Begun, Consumer, HandleError, Handled, InboxStore, Incoming, Input, Message,
+    MessageId, Relay, testing,
     testing::{MemoryBroker, Script},
 };
 use posthaste_core::Outcome;
@@ -119,6 +123,80 @@ on_each_database!(
         assert_eq!(testing::drain(pool).await.unwrap().len(), 1);
     }
 );
+
+/// Statements of which one takes the transaction with it, whatever the database: SQLite has one that
+/// does, on PostgreSQL any that fails aborts, MariaDB is told to (deadlocks are in the inbox suite).
+macro_rules! lose {
+    ($tx:expr) => {
+        for sql in [
+            "INSERT OR ROLLBACK INTO entity VALUES ('counter', 1)",
+            "INSERT INTO entity VALUES ('counter', 1)",
+            "/*! ROLLBACK */",
+        ] {
+            let _ = $tx.execute(sql).await;
+        }
+    };
+}
+
+on_each_database!(a_commit_that_did_not_commit_is_an_error, |pool, Inbox, Outbox| {
+    for inbox in [Inbox::new("c"), Inbox::new("c").optimistic()] {
+        let incoming = message("Add", "k", 1);
+        let lost = inbox.handle(&pool, &incoming, async |tx| {
+            tx.execute(COUNT).await.map_err(|error| error.to_string())?;
+            lose!(tx);
+            // As a handler does that repeats its statement after a deadlock.
+            let _ = tx.execute(COUNT).await;
+            Ok::<(), String>(())
+        });
+        let error = lost.await.expect_err("nothing was committed").to_string();
+        assert!(error.contains("PH-1014"), "{error}");
+        assert_eq!(value!(pool, "counter"), 0, "nothing is half done");
+        let again = inbox.handle(&pool, &incoming, async |_| Ok::<_, String>(7));
+        assert_eq!(again.await.unwrap(), Handled::Done(7), "it comes again and is handled");
+    }
+    let mut tx = Outbox::new().begin(&pool).await.unwrap();
+    tx.execute(COUNT).await.unwrap();
+    Outbox::new().enqueue(&mut tx, Message::new("t", 1, "x").unwrap()).await.unwrap();
+    lose!(tx);
+    let _ = tx.execute(COUNT).await;
+    let error = tx.commit().await.expect_err("nothing was committed");
+    assert_eq!(error.kind, posthaste::StoreErrorKind::NotCommitted);
+    assert_eq!(value!(pool, "counter"), 0);
+    let mut tx = Outbox::new().begin(&pool).await.unwrap();
+    tx.execute(COUNT).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(value!(pool, "counter"), 1);
+    assert_eq!(testing::enqueued(pool).await.unwrap(), []);
+});
+
+on_each_database!(a_consumer_acknowledges_nothing_that_was_not_committed, |pool, Inbox, Outbox| {
+    let desk = Desk::new();
+    let attempts = Arc::new(AtomicU32::new(0));
+    let theirs = Arc::clone(&attempts);
+    let once = Duration::from_millis(1);
+    let consumer = Consumer::builder(pool.clone(), Inbox::new("c"), desk.subscribe())
+        .retry(Backoff { initial: once, max: once }, 5)
+        .on("Add", move |tx, _| {
+            let attempts = Arc::clone(&theirs);
+            Box::pin(async move {
+                tx.execute(COUNT).await?;
+                if attempts.fetch_add(1, SeqCst) < 2 {
+                    lose!(tx);
+                }
+                Ok(())
+            })
+        });
+    let running = consumer.build().unwrap().spawn();
+    let incoming = message("Add", "k", 1);
+    desk.put(incoming.clone());
+    tokio::time::timeout(Duration::from_secs(60), desk.wait_for(1)).await.expect("in time");
+    running.shutdown().await.unwrap();
+    assert_eq!(attempts.load(SeqCst), 3, "acknowledged only once it was committed");
+    assert_eq!(value!(pool, "counter"), 1);
+    let inbox = Inbox::new("c");
+    let copy = inbox.handle(&pool, &incoming, async |_| Ok::<_, String>(()));
+    assert_eq!(copy.await.unwrap(), Handled::Duplicate, "its id was recorded");
+});
 
 on_each_database!(r8_04_a_handler_error_leaves_nothing, |pool, Inbox, Outbox| {
     for inbox in [Inbox::new("c"), Inbox::new("c").optimistic()] {

@@ -10,6 +10,7 @@ use crate::{
     events::Events,
     gate::Gate,
     lane::{ItemId, LaneId},
+    outage::Outage,
     planted::{self, Planted},
     window::{Item, Window},
 };
@@ -21,6 +22,7 @@ const UNKNOWNS_MAX: u32 = 10;
 pub(crate) struct Judge<'a> {
     pub(crate) window: &'a mut Window,
     pub(crate) gate: &'a mut Gate,
+    pub(crate) outage: &'a mut Outage,
     pub(crate) policy: &'a RetryPolicy,
     pub(crate) events: &'a Events,
     pub(crate) random: &'a mut fastrand::Rng,
@@ -70,9 +72,12 @@ impl Judge<'_> {
         self.events.published(acknowledged);
         let is_proven = acknowledged > 0 && self.gate.acknowledged();
         if was_closed && !self.gate.is_probing() {
-            self.events.resumed();
+            self.events.opened();
         }
         if is_proven {
+            if let Some((lasted, pauses)) = self.outage.ended(self.now) {
+                self.events.resumed(lasted, pauses);
+            }
             self.set_suspects_aside();
         }
     }
@@ -129,7 +134,8 @@ impl Judge<'_> {
             return false;
         };
         let (attempts, age) = (item.attempts + 1, item.age(self.now));
-        let next = match (self.policy.gives_up(attempts, age), self.policy.on_dead) {
+        let gives_up = failure.is_hopeless || self.policy.gives_up(attempts, age);
+        let next = match (gives_up, self.policy.on_dead) {
             (false, _) => Next::Retry(self.policy.backoff.delay(attempts, self.random)),
             (true, OnDead::Continue) => Next::Dead,
             (true, OnDead::Block) => Next::DeadAndBlock,
@@ -154,8 +160,8 @@ impl Judge<'_> {
 
     fn down(&mut self, outcome: &'static str, failure: Failure) {
         self.events.failed(outcome, failure.class);
-        if let Some(pause) = self.gate.down(self.now, failure.clone(), self.random) {
-            self.events.paused(&failure, pause);
+        if self.gate.down(self.now, failure.clone(), self.random).is_some() {
+            self.events.paused(&failure, self.outage.paused(self.now, failure.class));
         }
     }
 }

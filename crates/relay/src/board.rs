@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use posthaste_core::Pause;
+
 /// How a route is doing in this relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteState {
@@ -13,6 +15,9 @@ pub enum RouteState {
     Running,
     /// The broker cannot be used.
     Paused,
+    /// A store call for it fails, perhaps because somebody keeps a row of it locked; other routes go
+    /// on, and it does when the call works.
+    Stuck,
     /// Other relays serve it; this one takes over when they stop.
     Standby,
 }
@@ -24,6 +29,7 @@ impl RouteState {
         match self {
             Self::Running => "running",
             Self::Paused => "paused",
+            Self::Stuck => "stuck",
             Self::Standby => "standby",
         }
     }
@@ -36,7 +42,7 @@ pub struct RouteHealth {
     pub name: String,
     /// How it is doing.
     pub state: RouteState,
-    /// Why it is paused.
+    /// Why it is paused or stuck.
     pub reason: Option<String>,
 }
 
@@ -44,10 +50,61 @@ pub struct RouteHealth {
 struct State {
     /// When the supervisor last came round, whether or not the store answered.
     ticked_at: Option<Duration>,
-    /// Per route, per shard served: why it is paused, if it is.
-    routes: BTreeMap<String, BTreeMap<u16, Option<String>>>,
+    routes: BTreeMap<String, RouteBoard>,
     /// Why the store cannot be used, if it cannot.
     store_failure: Option<String>,
+}
+
+/// What is known of one route.
+#[derive(Debug, Default)]
+struct RouteBoard {
+    /// Whether the store knows the route.
+    is_registered: bool,
+    /// Why the supervisor's last call about it failed, if it did.
+    stuck: Option<String>,
+    /// The shards served here.
+    shards: BTreeMap<u16, ShardBoard>,
+}
+
+/// What holds a shard up, if anything does.
+#[derive(Debug, Default)]
+pub(crate) struct HeldUp {
+    /// Why the broker cannot be used.
+    pub(crate) paused: Option<String>,
+    /// Why the last store call failed.
+    pub(crate) stuck: Option<String>,
+}
+
+/// What is known of one shard.
+#[derive(Debug, Default)]
+struct ShardBoard {
+    paused: Option<Paused>,
+    stuck: Option<String>,
+}
+
+/// That a shard's broker cannot be used.
+#[derive(Debug)]
+struct Paused {
+    /// The latest reason.
+    reason: String,
+    /// When the shard was first found paused, without a look at which it was not.
+    since: Duration,
+}
+
+impl RouteBoard {
+    fn health(&self, name: &str) -> RouteHealth {
+        let paused = self.shards.values().find_map(|shard| shard.paused.as_ref());
+        let paused = paused.map(|paused| &paused.reason);
+        let stuck = self.shards.values().find_map(|shard| shard.stuck.as_ref());
+        let stuck = stuck.or(self.stuck.as_ref());
+        let state = match (paused, stuck, self.shards.is_empty()) {
+            (Some(_), _, _) => RouteState::Paused,
+            (None, Some(_), _) => RouteState::Stuck,
+            (None, None, true) => RouteState::Standby,
+            (None, None, false) => RouteState::Running,
+        };
+        RouteHealth { name: name.to_owned(), state, reason: paused.or(stuck).cloned() }
+    }
 }
 
 /// See the module documentation.
@@ -68,16 +125,49 @@ impl Board {
         });
     }
 
-    pub(crate) fn shard(&self, route: &str, shard: u16, paused: Option<String>) {
-        self.with(|state| {
-            if let Some(shards) = state.routes.get_mut(route) {
-                shards.insert(shard, paused);
-            }
+    fn with_route(&self, name: &str, act: impl FnOnce(&mut RouteBoard)) {
+        self.with(|state| state.routes.get_mut(name).map(act));
+    }
+
+    /// The store knows the route.
+    pub(crate) fn registered(&self, name: &str) {
+        self.with_route(name, |route| route.is_registered = true);
+    }
+
+    /// Whether the store knows every route.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.with(|state| state.routes.values().all(|route| route.is_registered))
+    }
+
+    /// Why calls about a route fail, if they do.
+    pub(crate) fn stuck(&self, name: &str, why: Option<String>) {
+        self.with_route(name, |route| route.stuck = why);
+    }
+
+    /// Says how a shard is doing at this moment.
+    pub(crate) fn shard(&self, route: &str, shard: u16, held_up: HeldUp, now: Duration) {
+        self.with_route(route, |route| {
+            let known = route.shards.entry(shard).or_default();
+            let since = known.paused.as_ref().map_or(now, |paused| paused.since);
+            let paused = held_up.paused.map(|reason| Paused { reason, since });
+            *known = ShardBoard { paused, stuck: held_up.stuck };
         });
     }
 
+    /// Every route with a paused shard, for the longest time one of its shards has been.
+    pub(crate) fn pauses(&self, now: Duration) -> Vec<Pause> {
+        self.with(|state| {
+            let routes = state.routes.iter().filter_map(|(name, route)| {
+                let paused = route.shards.values().filter_map(|shard| shard.paused.as_ref());
+                let paused = paused.min_by_key(|paused| paused.since)?;
+                Some(Pause::new(name, &paused.reason, now.saturating_sub(paused.since)))
+            });
+            routes.collect()
+        })
+    }
+
     pub(crate) fn left(&self, route: &str, shard: u16) {
-        self.with(|state| state.routes.get_mut(route).map(|shards| shards.remove(&shard)));
+        self.with_route(route, |route| drop(route.shards.remove(&shard)));
     }
 
     pub(crate) fn ticked(&self, now: Duration, store_failure: Option<String>) {
@@ -93,20 +183,6 @@ impl Board {
     }
 
     pub(crate) fn routes(&self) -> Vec<RouteHealth> {
-        self.with(|state| {
-            state
-                .routes
-                .iter()
-                .map(|(name, shards)| {
-                    let reason = shards.values().flatten().next().cloned();
-                    let state = match (&reason, shards.is_empty()) {
-                        (Some(_), _) => RouteState::Paused,
-                        (None, true) => RouteState::Standby,
-                        (None, false) => RouteState::Running,
-                    };
-                    RouteHealth { name: name.clone(), state, reason }
-                })
-                .collect()
-        })
+        self.with(|state| state.routes.iter().map(|(name, route)| route.health(name)).collect())
     }
 }

@@ -6,7 +6,7 @@ use futures::{
     FutureExt,
     future::{Either, ready, select},
 };
-use posthaste_core::{CallOrder, Delivery, Failure, Fetch, Fetched, Next, Outcome};
+use posthaste_core::{CallOrder, Delivery, Evidence, Failure, Fetch, Fetched, Next, Outcome};
 
 use crate::{
     Route, Settings,
@@ -28,6 +28,12 @@ const CALL_GRACE: Duration = Duration::from_secs(1);
 impl Server {
     pub(crate) fn may_use_store(&self, now: Duration) -> bool {
         now >= self.store_retry_at
+    }
+
+    /// What the store is to check, unless the bug is planted.
+    fn evidence(&self, unless: Planted) -> Option<Evidence> {
+        let is_left_out = planted::has(unless) || planted::has(Planted::KeepsCursor);
+        (!is_left_out).then(|| self.evidence.clone())
     }
 
     pub(crate) fn start_renew(&mut self, now: Duration) {
@@ -74,6 +80,7 @@ impl Server {
             rows_max: u32::try_from(wanted).unwrap_or(u32::MAX),
             bytes_max: bytes,
             epoch: Some(self.lease.epoch),
+            evidence: self.evidence(Planted::KeepsCursor),
         };
         let context = self.context.clone();
         let mut call = async move {
@@ -178,7 +185,8 @@ impl Server {
             let (settlement, messages) = self.window.settlement(even_if_skipped)?;
             Some(Work { settlement, messages })
         });
-        let Some(work) = work else { return };
+        let Some(mut work) = work else { return };
+        work.settlement.evidence = self.evidence(Planted::SettlesUnchecked);
         self.is_settling = true;
         let (context, lease) = (self.context.clone(), self.lease.clone());
         self.calls.push(

@@ -4,8 +4,12 @@
 use std::{sync::Arc, time::Duration};
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use posthaste_core::{Delivery, Failure, Grant, Next, Purged, Shard, StoreError, UnroutedTopic};
+use posthaste_core::{
+    Delivery, Failure, Grant, Next, Purged, Shard, StoreError, UnroutedTopic, log_seconds,
+};
 use tracing::{debug, error, info, warn};
+
+use crate::outage::Line;
 
 /// Events of one shard of a route. Handles are looked up once: the hot path only adds.
 pub(crate) struct Events {
@@ -98,7 +102,8 @@ impl Events {
         match next {
             Next::Retry(delay) => {
                 self.count("posthaste_retries_total");
-                warn!(route, %shard, %id, seq, attempts, %failure, ?delay, "message refused, parked");
+                warn!(route, %shard, %id, seq, attempts, %failure,
+                    retry_in_seconds = log_seconds(delay), "message refused, parked");
             }
             Next::Dead | Next::DeadAndBlock => {
                 self.count("posthaste_dead_lettered_total");
@@ -114,7 +119,8 @@ impl Events {
         match next {
             Next::Retry(delay) => {
                 self.count("posthaste_retries_total");
-                warn!(route, %shard, unknowns, ?delay, "message without an answer, parked");
+                warn!(route, %shard, unknowns, retry_in_seconds = log_seconds(delay),
+                    "message without an answer, parked");
             }
             Next::Dead | Next::DeadAndBlock => {
                 self.count("posthaste_dead_lettered_total");
@@ -123,14 +129,39 @@ impl Events {
         }
     }
 
-    pub(crate) fn paused(&self, failure: &Failure, pause: Duration) {
+    /// The route was paused; `line` says whether and how this is logged.
+    pub(crate) fn paused(&self, failure: &Failure, line: Option<Line>) {
         self.paused.set(1.0);
-        warn!(route = %self.route, shard = %self.shard, %failure, ?pause, "broker cannot be used, route paused");
+        let (route, shard) = (&*self.route, self.shard);
+        match line {
+            None => {}
+            Some(Line::Begins) => {
+                warn!(route, %shard, %failure, "broker cannot be used, route paused; it is probed until it answers");
+            }
+            Some(Line::GoesOn { lasted, pauses }) => {
+                warn!(route, %shard, %failure, paused_seconds = log_seconds(lasted), probes_failed = pauses,
+                    "broker still cannot be used, route stays paused");
+            }
+        }
     }
 
-    pub(crate) fn resumed(&self) {
+    /// The broker answered a probe.
+    pub(crate) fn opened(&self) {
         self.paused.set(0.0);
-        info!(route = %self.route, shard = %self.shard, "broker answers again, route resumed");
+    }
+
+    /// The broker took the first message after an outage.
+    pub(crate) fn resumed(&self, lasted: Duration, pauses: u64) {
+        info!(route = %self.route, shard = %self.shard, paused_seconds = lasted.as_secs_f64(),
+            probes_failed = pauses, "broker takes messages again, route resumed");
+    }
+
+    /// The log went back in time. The shard is asked for again and goes on from what the server has.
+    pub(crate) fn rewound(&self, error: &StoreError) {
+        self.count("posthaste_rewinds_total");
+        error!(route = %self.route, shard = %self.shard, %error,
+            "the log went back in time or is another server's; what is in memory is dropped, the \
+             shard goes on from the position that this server has");
     }
 
     pub(crate) fn settled(&self, took: Duration) {
@@ -164,6 +195,24 @@ pub(crate) fn leases(route: &str, held: usize) {
 pub(crate) fn shard_panicked(route: &str, shard: u16) {
     counter!("posthaste_shard_panics_total", "route" => route.to_owned()).increment(1);
     error!(route, shard, "shard task panicked; it is served again once its lease has expired");
+}
+
+/// A call about a route failed.
+pub(crate) fn route_call_failed(error: &StoreError) {
+    counter!("posthaste_store_failures_total", "operation" => error.operation, "code" => error.kind.code())
+        .increment(1);
+}
+
+/// Calls about a route fail, and did not before, or for another reason; other routes go on.
+pub(crate) fn stuck(route: &str, error: &StoreError) {
+    gauge!("posthaste_route_stuck", "route" => route.to_owned()).set(1.0);
+    warn!(route, %error, "store call for the route failed, will be repeated; other routes go on");
+}
+
+/// A call about a route worked after one that failed.
+pub(crate) fn unstuck(route: &str) {
+    gauge!("posthaste_route_stuck", "route" => route.to_owned()).set(0.0);
+    info!(route, "the store answers for the route again");
 }
 
 /// A call of the supervisor failed and will be repeated.

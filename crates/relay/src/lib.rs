@@ -9,7 +9,8 @@
 //! [`Relay`] supervises: it registers routes, says that it is there, acquires and gives back shards,
 //! restarts what panics. `shard` serves one lease. Its parts that hold no I/O are `window` (what is
 //! in memory, what may be sent, how far the contiguous prefix reaches), `floor` (what messages say about
-//! those before them) and `gate` (outage, probe, ramp). `keeper` cleans up. `events` is all telemetry.
+//! those before them) and `gate` (outage, probe, ramp). `keeper` cleans up. `events` is all telemetry,
+//! `outage` says which pauses of a route are logged, and `describe` holds the metrics' help texts.
 //!
 //! Everything here speaks to ports. No SQL, no driver, no signal handling, no wall clock.
 
@@ -17,11 +18,13 @@ mod answers;
 mod board;
 mod calls;
 mod clock;
+mod describe;
 mod events;
 mod floor;
 mod gate;
 mod keeper;
 mod lane;
+mod outage;
 #[cfg_attr(
     not(feature = "planted"),
     allow(dead_code, unreachable_pub, reason = "bugs nobody can ask for")
@@ -29,10 +32,12 @@ mod lane;
 mod planted;
 mod settings;
 mod shard;
+mod slot;
 mod supervisor;
 mod window;
 
 pub use clock::TokioClock;
+pub use describe::describe_metrics;
 #[cfg(feature = "planted")]
 pub use planted::{Planted, plant};
 pub use settings::{Route, Settings};

@@ -30,6 +30,14 @@ pub enum Planted {
     FloorForgetsParked,
     /// Ends a shard that is to be split before it has finished.
     BarrierUnfinished,
+    /// Keeps its cursor when the log goes back in time.
+    KeepsCursor,
+    /// Writes progress without asking whether the log went back in time.
+    SettlesUnchecked,
+    /// Goes on under the log's old name after the log went back in time.
+    KeepsIdentity,
+    /// Asks for one route at a time, and waits for the answer before it asks for another.
+    RoutesInLine,
 }
 
 #[cfg(feature = "planted")]

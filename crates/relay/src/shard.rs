@@ -9,20 +9,22 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use posthaste_core::{
-    Backoff, Batch, CallOrder, Clock, Due, Failure, Grant, Lease, Outcome, Position, Settled,
-    Settlement, Store, StoreError, StoreErrorKind,
+    Backoff, Batch, CallOrder, Clock, Due, Evidence, Failure, Grant, Lease, Outcome, Position,
+    Rewound, Settled, Settlement, Store, StoreError, StoreErrorKind,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::{
     Route, Settings,
     answers::Judge,
-    board::Board,
+    board::{Board, HeldUp},
     events::Events,
     floor::Floors,
     gate::Gate,
     lane::{ItemId, Lanes},
+    outage::Outage,
     planted::{self, Planted},
     window::Window,
 };
@@ -65,6 +67,8 @@ pub(crate) enum End {
     Done,
     /// The lease is another relay's.
     Fenced,
+    /// The log is not the one the lease was granted in.
+    Rewound(Rewound),
     /// It reached the position at which the route is split anew.
     Barrier,
     /// Running once, and the broker cannot be used.
@@ -113,10 +117,16 @@ pub(crate) struct Server {
     pub(crate) events: Arc<Events>,
     pub(crate) window: Window,
     pub(crate) gate: Gate,
+    /// The broker's outage, if there is one, for the log.
+    pub(crate) outage: Outage,
     pub(crate) random: fastrand::Rng,
     pub(crate) calls: FuturesUnordered<BoxFuture<'static, Event>>,
     /// Covers everything read, finished or not.
     pub(crate) cursor: Position,
+    /// What this shard knows of the log: from the grant, then from every batch and settlement.
+    pub(crate) evidence: Evidence,
+    /// The name of the log at the grant.
+    pub(crate) log: Uuid,
     /// Whether a call of the kind is under way.
     pub(crate) is_fetching: bool,
     pub(crate) is_settling: bool,
@@ -141,6 +151,8 @@ pub(crate) struct Server {
     pub(crate) valid_until: Duration,
     /// Failed store calls in a row, and when to try again.
     pub(crate) store_failures: u32,
+    /// Why the last store call failed, if it did.
+    pub(crate) store_failure: Option<String>,
     pub(crate) store_retry_at: Duration,
     pub(crate) failed_probes: u32,
     /// Whether the last fetch left nothing unread.
@@ -149,6 +161,8 @@ pub(crate) struct Server {
     pub(crate) drain_until: Option<Duration>,
     /// The lease is another's: nothing is sent or written any more.
     pub(crate) is_fenced: bool,
+    /// The log went back in time: like `is_fenced`, and the supervisor is told.
+    pub(crate) is_rewound: bool,
     /// Everything up to `until` is finished, and the position says so.
     pub(crate) has_reached_barrier: bool,
 }
@@ -167,6 +181,7 @@ impl Server {
         let now = context.clock.elapsed();
         let mut server = Self {
             gate: Gate::new(route.in_flight_max),
+            outage: Outage::default(),
             due_at: now,
             window: Window::new(
                 grant.position.clone(),
@@ -175,6 +190,8 @@ impl Server {
                 Floors::new(grant.log, grant.lease.shard, &grant.undelivered),
             ),
             cursor: grant.position,
+            evidence: grant.evidence,
+            log: grant.log,
             until: grant.until,
             lease: grant.lease,
             context,
@@ -196,11 +213,13 @@ impl Server {
             renew_at: now,
             valid_until: now,
             store_failures: 0,
+            store_failure: None,
             store_retry_at: now,
             failed_probes: 0,
             is_caught_up: false,
             drain_until: None,
             is_fenced: false,
+            is_rewound: false,
             has_reached_barrier: false,
         };
         server.lease_runs_from(asked_at);
@@ -245,8 +264,9 @@ impl Server {
         self.start_settle(now);
         self.start_fetch(now, &[]);
         self.start_due(now);
-        let reason = self.gate.reason().map(ToString::to_string);
-        self.context.board.shard(&self.route.spec.name, self.lease.shard.index, reason);
+        let paused = self.gate.reason().map(ToString::to_string);
+        let held_up = HeldUp { paused, stuck: self.store_failure.clone() };
+        self.context.board.shard(&self.route.spec.name, self.lease.shard.index, held_up, now);
     }
 
     /// The next time at which `start` could do something that it cannot do now.
@@ -317,6 +337,7 @@ impl Server {
 
     fn settled(&mut self, settled: Settled, work: &Work, took: Duration, now: Duration) {
         self.events.settled(took);
+        self.evidence.entry = self.evidence.entry.max(settled.entry);
         self.window.confirmed(&work.settlement, work.messages);
         if let Some(position) = &work.settlement.position {
             self.window.floors.settled(position.seq(), settled.horizon);
@@ -341,6 +362,7 @@ impl Server {
         match result {
             Ok(value) => {
                 self.store_failures = 0;
+                self.store_failure = None;
                 Some(value)
             }
             Err(error) if error.kind == StoreErrorKind::Fenced => {
@@ -348,9 +370,18 @@ impl Server {
                 self.is_fenced = true;
                 None
             }
+            Err(error) if error.kind == StoreErrorKind::Rewound => {
+                // Several calls may be under way; the first answer says it all.
+                if !self.is_rewound {
+                    self.events.rewound(&error);
+                }
+                (self.is_fenced, self.is_rewound) = (true, true);
+                None
+            }
             Err(error) => {
                 self.events.store_failed(&error);
                 self.store_failures += 1;
+                self.store_failure = Some(error.to_string());
                 self.store_retry_at =
                     now + STORE_BACKOFF.delay(self.store_failures, &mut self.random);
                 None
@@ -361,6 +392,7 @@ impl Server {
     fn fetched(&mut self, batch: Batch, took: Duration, now: Duration) {
         self.events.fetched(batch.messages.len(), took);
         self.cursor = self.cursor.passed(batch.end, &batch.snapshot);
+        self.evidence.witness = batch.witness.or(self.evidence.witness);
         self.is_caught_up = !batch.more;
         if batch.more {
             self.poll_pause = POLL_MIN;
@@ -391,6 +423,7 @@ impl Server {
         let mut judge = Judge {
             window: &mut self.window,
             gate: &mut self.gate,
+            outage: &mut self.outage,
             policy: &self.route.retry,
             events: &self.events,
             random: &mut self.random,
@@ -411,7 +444,11 @@ impl Server {
     /// Whether and why serving is over. Looked at when everything that can start has started.
     fn ended(&mut self) -> Option<End> {
         if self.is_fenced {
-            return (self.in_flight == 0).then_some(End::Fenced);
+            let end = match self.is_rewound {
+                true => End::Rewound(Rewound { epoch: self.lease.epoch, log: self.log }),
+                false => End::Fenced,
+            };
+            return (self.in_flight == 0).then_some(end);
         }
         let is_quiet = self.in_flight == 0 && !self.is_settling && self.unwritten.is_none();
         if let Some(deadline) = self.drain_until {
@@ -442,7 +479,7 @@ impl Server {
         let Self { context, lease, events, route, in_flight, .. } = self;
         context.board.left(&route.spec.name, lease.shard.index);
         // With answers outstanding the lease is kept until it expires: what was sent may still land.
-        if !matches!(end, End::Fenced) && in_flight == 0 {
+        if !matches!(end, End::Fenced | End::Rewound(_)) && in_flight == 0 {
             // Failing to give it back costs the next holder the rest of the lease, nothing else.
             if let Err(error) = context.store.release(&lease).await {
                 events.store_failed(&error);
@@ -451,6 +488,7 @@ impl Server {
         events.ended(match end {
             End::Done => "done",
             End::Fenced => "fenced",
+            End::Rewound(_) => "log went back in time",
             End::Barrier => "resharding",
             End::Unreachable(_) => "broker unreachable",
         });

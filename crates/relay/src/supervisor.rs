@@ -1,14 +1,14 @@
 //! Runs a relay: registers its routes, says that it is there, takes its fair share of shards and
 //! gives the rest back, serves each in a task of its own, and stops in three phases.
+//!
+//! Routes do not wait for each other: each has a call of its own under way (`slot.rs`), and their
+//! answers are handled as they come.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use posthaste_core::{
-    Backoff, Broker, Claim, Clock, Layout, RelayBeat, RelayId, Shard, Store, StoreError,
+    Backoff, Broker, Claim, Clock, Grant, RelayBeat, RelayId, Rewound, Shard, Store, StoreError,
 };
 use tokio::{
     sync::watch,
@@ -19,11 +19,12 @@ use tokio_util::sync::CancellationToken;
 pub use crate::board::{RouteHealth, RouteState};
 use crate::{
     Route, Settings, TokioClock,
-    board::Board,
+    board::{Board, HeldUp},
     events,
     keeper::{keep, purge},
     planted::{self, Planted},
     shard::{Context, End, Server},
+    slot::{Answer, Ask, Slot},
 };
 
 /// Pauses between attempts to reach the store when starting.
@@ -98,7 +99,7 @@ impl Handle {
     pub fn health(&self) -> Health {
         let (ticked_at, store_failure) = self.board.tick();
         Health {
-            ready: ticked_at.is_some() && store_failure.is_none(),
+            ready: ticked_at.is_some() && store_failure.is_none() && self.board.is_complete(),
             ticked: ticked_at.map(|at| self.clock.elapsed().saturating_sub(at)),
             store_failure,
             routes: self.board.routes(),
@@ -185,22 +186,6 @@ impl Relay {
     }
 }
 
-/// A route and what of it is served here.
-struct Slot {
-    route: Arc<Route>,
-    layout: Layout,
-    /// Shards served here, and how to stop them.
-    held: BTreeMap<u16, CancellationToken>,
-    /// Shards that are not to be taken again: done (running once), or waiting for a resize.
-    over: BTreeSet<u16>,
-    /// Shards whose task panicked, and until when nobody can serve them: their leases have to run out.
-    panicked: BTreeMap<u16, Duration>,
-    /// Most shards to hold, so that every relay has some.
-    share: usize,
-    /// Counts layouts: what a task of an earlier one reports when it ends does not matter any more.
-    generation: u64,
-}
-
 /// What a task serves.
 struct Serving {
     slot: usize,
@@ -208,16 +193,27 @@ struct Serving {
     generation: u64,
 }
 
+/// The end of a call of the supervisor.
+enum Event {
+    Beat(Result<Vec<u32>, StoreError>),
+    /// Of the route at that place.
+    Route(usize, Answer),
+}
+
 struct Supervisor {
     context: Arc<Context>,
     beat: RelayBeat,
     slots: Vec<Slot>,
+    /// Calls under way: the heartbeat's, and one a route at most.
+    calls: FuturesUnordered<BoxFuture<'static, Event>>,
     tasks: JoinSet<End>,
     /// What each task serves.
     serving: HashMap<Id, Serving>,
-    /// When to say next that this relay is there, and when to look at the layouts.
+    /// When to say next that this relay is there.
     beat_at: Duration,
-    layout_at: Duration,
+    is_beating: bool,
+    /// Why the last heartbeat failed.
+    beat_failure: Option<String>,
     random: fastrand::Rng,
     stop: CancellationToken,
 }
@@ -229,18 +225,12 @@ impl Supervisor {
             name: relay.settings.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             routes: relay.routes.iter().map(|route| route.spec.name.clone()).collect(),
+            paused: Vec::new(),
         };
-        let slots = relay.routes.into_iter().map(|route| Slot {
-            layout: Layout { shards: route.spec.shards, resizing_to: None },
-            route,
-            held: BTreeMap::new(),
-            over: BTreeSet::new(),
-            panicked: BTreeMap::new(),
-            share: 0,
-            generation: 0,
-        });
+        // Running once, everything is tried: whoever else is there shows by holding a lease.
+        let relays = once.then_some(1);
         Self {
-            slots: slots.collect(),
+            slots: relay.routes.into_iter().map(|route| Slot::new(route, relays)).collect(),
             context: Arc::new(Context {
                 store: relay.store,
                 clock: relay.clock,
@@ -250,46 +240,49 @@ impl Supervisor {
                 once,
             }),
             beat,
+            calls: FuturesUnordered::new(),
             tasks: JoinSet::new(),
             serving: HashMap::new(),
             beat_at: Duration::ZERO,
-            layout_at: Duration::ZERO,
+            is_beating: false,
+            beat_failure: None,
             random: relay.random,
             stop,
         }
     }
 
     async fn run(&mut self) -> Result<(), Error> {
-        if !self.register().await? {
+        if !self.check().await? {
             return Ok(());
         }
+        for slot in &self.slots {
+            self.context.board.route(slot.name());
+        }
         events::relay(&self.beat.name, self.beat.id, "relay started");
-        let pause = self.context.settings.poll.min(self.context.settings.lease / 3);
         let clock = self.context.clock.clone();
         loop {
-            let failure = self.tick().await.err();
-            if let Some(error) = &failure {
-                events::supervision_failed(error);
-            }
-            self.context.board.ticked(clock.elapsed(), failure.map(|error| error.to_string()));
+            self.ask();
+            self.context.board.ticked(clock.elapsed(), self.store_failure());
             if self.context.once && self.is_over()? {
                 return Ok(());
             }
+            let pause = self.next_at().saturating_sub(clock.elapsed());
             let stop = self.stop.clone();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
+                Some(event) = self.calls.next() => self.answered(event)?,
                 Some(ended) = self.tasks.join_next_with_id() => self.ended(ended)?,
                 () = clock.sleep(pause) => {}
             }
         }
     }
 
-    /// Waits for a store that can be served, then makes the routes known to it. False if stopped.
-    async fn register(&mut self) -> Result<bool, Error> {
+    /// Waits for a store that can be served. False if stopped.
+    async fn check(&mut self) -> Result<bool, Error> {
         let mut failures = 0;
         loop {
-            let error = match self.try_register().await {
+            let error = match self.context.store.check().await {
                 Ok(()) => return Ok(true),
                 Err(error) if error.is_retryable() => error,
                 Err(error) => return Err(error.into()),
@@ -305,145 +298,210 @@ impl Supervisor {
         }
     }
 
-    async fn try_register(&mut self) -> Result<(), StoreError> {
-        self.context.store.check().await?;
-        for slot in &mut self.slots {
-            slot.layout = self.context.store.register(&slot.route.spec).await?;
-            self.context.board.route(&slot.route.spec.name);
-        }
-        Ok(())
+    /// Between two rounds of a route.
+    fn pause(&self) -> Duration {
+        self.context.settings.poll.min(self.context.settings.lease / 3)
     }
 
-    async fn tick(&mut self) -> Result<(), StoreError> {
+    /// The next time at which `ask` could do something that it cannot do now.
+    fn next_at(&self) -> Duration {
         let now = self.context.clock.elapsed();
-        if now >= self.beat_at {
-            self.beat(now).await?;
-        }
-        if now >= self.layout_at {
-            self.layout_at = self.beat_at;
-            for index in 0..self.slots.len() {
-                self.follow_layout(index).await?;
-            }
+        let routes = self.slots.iter().filter(|slot| !slot.is_asking).map(|slot| slot.ask_at);
+        let beat = (!self.is_beating).then_some(self.beat_at);
+        // What is past and could not start waits for an answer, not for time.
+        let ahead = routes.chain(beat).filter(|at| *at > now).min();
+        // At least this often it shows that it is not stuck.
+        let latest = now + self.pause();
+        ahead.map_or(latest, |ahead| ahead.min(latest))
+    }
+
+    /// Why the store cannot be used at all: it takes no heartbeat, or answers for no route.
+    fn store_failure(&self) -> Option<String> {
+        let of_all =
+            self.slots.iter().map(|slot| slot.failure.as_ref()).collect::<Option<Vec<_>>>();
+        let first = of_all.and_then(|failures| failures.first().map(ToString::to_string));
+        self.beat_failure.clone().or(first)
+    }
+
+    /// Starts every call that may start now.
+    fn ask(&mut self) {
+        let (now, pause) = (self.context.clock.elapsed(), self.pause());
+        if !self.is_beating && (now >= self.beat_at || self.has_news(now)) {
+            self.is_beating = true;
+            self.beat.paused = self.context.board.pauses(now);
+            let (context, beat) = (self.context.clone(), self.beat.clone());
+            let call =
+                async move { Event::Beat(context.store.beat(&beat, context.settings.lease).await) };
+            self.calls.push(call.boxed());
         }
         for index in 0..self.slots.len() {
-            self.balance(index).await?;
+            if planted::has(Planted::RoutesInLine) && self.slots.iter().any(|it| it.is_asking) {
+                return;
+            }
+            let next = self.slots[index].next(now, pause, &self.context.board);
+            if let Some(ask) = next {
+                self.start(index, ask, now);
+            }
+        }
+    }
+
+    fn start(&mut self, index: usize, ask: Ask, asked_at: Duration) {
+        let slot = &mut self.slots[index];
+        slot.is_asking = true;
+        let spec = slot.route.spec.clone();
+        let of = slot.layout.map_or(spec.shards, |layout| layout.shards);
+        let rewound = slot.rewound;
+        let (context, relay) = (self.context.clone(), self.beat.id);
+        let call = async move {
+            let store = &context.store;
+            let answer = match ask {
+                Ask::Register => Answer::Registered(store.register(&spec).await),
+                Ask::Layout => Answer::Layout(store.reshard(&spec.name).await),
+                Ask::Acquire(shard) => {
+                    let ttl = context.settings.lease;
+                    let route = spec.name;
+                    let shard_of = Shard { index: shard, of };
+                    let claim = Claim { route, shard: shard_of, relay, ttl, rewound };
+                    let result = store.acquire(&claim).await.map(|grant| grant.map(Box::new));
+                    Answer::Acquired { shard, asked_at, rewound, result }
+                }
+            };
+            Event::Route(index, answer)
+        };
+        self.calls.push(call.boxed());
+    }
+
+    fn answered(&mut self, event: Event) -> Result<(), Error> {
+        match event {
+            Event::Beat(result) => self.beaten(result),
+            Event::Route(index, answer) => self.heard(index, answer)?,
         }
         Ok(())
     }
 
-    async fn beat(&mut self, now: Duration) -> Result<(), StoreError> {
-        let live = self.context.store.beat(&self.beat, self.context.settings.lease).await?;
+    /// Whether a route was paused or resumed since the last beat: people should not have to wait for
+    /// the next one to see it.
+    fn has_news(&self, now: Duration) -> bool {
+        let pauses = self.context.board.pauses(now);
+        let told = self.beat.paused.iter().map(|pause| &pause.route);
+        !told.eq(pauses.iter().map(|pause| &pause.route))
+    }
+
+    fn beaten(&mut self, result: Result<Vec<u32>, StoreError>) {
+        let now = self.context.clock.elapsed();
+        self.is_beating = false;
+        let live = match result {
+            Ok(live) => live,
+            Err(error) => {
+                let text = error.to_string();
+                if self.beat_failure.as_ref() != Some(&text) {
+                    events::supervision_failed(&error);
+                }
+                self.beat_failure = Some(text);
+                self.beat_at = now + self.pause();
+                // Leases alone decide who serves; without a count it is as if nobody else were there.
+                for slot in &mut self.slots {
+                    slot.relays.get_or_insert(1);
+                }
+                return;
+            }
+        };
+        self.beat_failure = None;
         self.beat_at = now + self.context.settings.lease / 3;
-        self.layout_at = now;
         for (slot, relays) in self.slots.iter_mut().zip(live) {
-            // Running once, everything is tried: whoever else is there shows by holding a lease.
-            let relays = if self.context.once { 1 } else { relays.max(1) };
-            let relays = usize::try_from(relays).unwrap_or(usize::MAX);
-            slot.share = usize::from(slot.layout.shards).div_ceil(relays);
-            if slot.layout.resizing_to.is_some() {
+            if !self.context.once {
+                slot.relays = Some(usize::try_from(relays).unwrap_or(usize::MAX));
+            }
+            if slot.layout.is_some_and(|layout| layout.resizing_to.is_some()) {
                 // The position to stop at may have moved on: have another look.
                 slot.over.clear();
             }
+            if slot.layout.is_some() {
+                slot.layout_at = now;
+                slot.ask_at = now;
+            }
         }
-        Ok(())
     }
 
-    /// Learns whether the number of shards changes or has changed. Shards served here are given back
-    /// when a change begins, to be taken again with the position at which they must end.
-    async fn follow_layout(&mut self, index: usize) -> Result<(), StoreError> {
+    fn heard(&mut self, index: usize, answer: Answer) -> Result<(), Error> {
+        let (now, pause) = (self.context.clock.elapsed(), self.pause());
+        let context = self.context.clone();
         let slot = &mut self.slots[index];
-        let name = &slot.route.spec.name;
-        let layout = self.context.store.reshard(name).await?;
-        if layout == slot.layout {
-            return Ok(());
-        }
-        if layout.shards != slot.layout.shards {
-            events::resharded(name, layout.shards);
-        }
-        slot.layout = layout;
-        slot.share = usize::from(layout.shards);
-        slot.generation += 1;
-        slot.over.clear();
-        for stop in std::mem::take(&mut slot.held).values() {
-            stop.cancel();
-        }
-        self.beat_at = Duration::ZERO;
-        Ok(())
-    }
-
-    /// Takes free shards up to the fair share, gives back what is above it.
-    async fn balance(&mut self, index: usize) -> Result<(), StoreError> {
-        self.forget_panics(index);
-        let slot = &self.slots[index];
-        let surplus = slot.held.len().saturating_sub(slot.share.max(1));
-        for stop in slot.held.values().take(surplus) {
-            stop.cancel();
-        }
-        for shard in 0..slot.layout.shards {
-            let slot = &self.slots[index];
-            if slot.held.len() >= slot.share.max(1) {
-                break;
+        slot.is_asking = false;
+        let failure = match answer {
+            Answer::Registered(Ok(layout)) => {
+                slot.layout = Some(layout);
+                context.board.registered(slot.name());
+                None
             }
-            if !slot.held.contains_key(&shard) && !slot.over.contains(&shard) {
-                self.acquire(index, shard).await?;
+            Answer::Registered(Err(error)) if !error.is_retryable() => return Err(error.into()),
+            Answer::Registered(Err(error)) => {
+                slot.ask_at = now + START_BACKOFF.delay(slot.failures + 1, &mut self.random);
+                Some(error)
             }
-        }
-        events::leases(&self.slots[index].route.spec.name, self.slots[index].held.len());
-        Ok(())
-    }
-
-    /// What is past: whoever serves those shards by now says how they are doing.
-    fn forget_panics(&mut self, index: usize) {
-        let (now, board) = (self.context.clock.elapsed(), &self.context.board);
-        let Slot { route, panicked, held, .. } = &mut self.slots[index];
-        panicked.retain(|&shard, &mut until| {
-            let is_past = now >= until;
-            if is_past && !held.contains_key(&shard) {
-                board.left(&route.spec.name, shard);
+            Answer::Layout(Ok(layout)) => {
+                slot.layout_at = now + context.settings.lease / 3;
+                if slot.follow(layout) {
+                    self.beat_at = Duration::ZERO;
+                }
+                None
             }
-            !is_past
-        });
-    }
-
-    async fn acquire(&mut self, index: usize, shard: u16) -> Result<(), StoreError> {
+            Answer::Layout(Err(error)) => {
+                // Shards are asked for all the same; the split is looked at again after them.
+                slot.layout_at = now + pause;
+                Some(error)
+            }
+            Answer::Acquired { shard, asked_at, rewound, result: Ok(grant) } => {
+                // What was learned meanwhile is told with the next claim.
+                slot.rewound = slot.rewound.filter(|known| Some(*known) != rewound);
+                if let Some(mut grant) = grant {
+                    if planted::has(Planted::KeepsIdentity) {
+                        grant.log = rewound.map_or(grant.log, |rewound| rewound.log);
+                    }
+                    self.serve(index, shard, *grant, asked_at);
+                }
+                None
+            }
+            Answer::Acquired { result: Err(error), .. } => Some(error),
+        };
         let slot = &mut self.slots[index];
-        let claim = Claim {
-            route: slot.route.spec.name.clone(),
-            shard: Shard { index: shard, of: slot.layout.shards },
-            relay: self.beat.id,
-            ttl: self.context.settings.lease,
-        };
-        let asked_at = self.context.clock.elapsed();
-        let Some(grant) = self.context.store.acquire(&claim).await? else {
-            return Ok(());
-        };
-        let server = Server::new(
-            self.context.clone(),
-            slot.route.clone(),
-            grant,
-            asked_at,
-            self.random.fork(),
-        );
+        match failure {
+            None => slot.worked(&context.board),
+            Some(error) => slot.failed(error, now, pause, &context.board),
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, index: usize, shard: u16, grant: Grant, asked_at: Duration) {
+        let slot = &mut self.slots[index];
+        let random = self.random.fork();
+        let server = Server::new(self.context.clone(), slot.route.clone(), grant, asked_at, random);
         let stop = self.stop.child_token();
         slot.held.insert(shard, stop.clone());
         let task = self.tasks.spawn(server.serve(stop));
         let generation = slot.generation;
         self.serving.insert(task.id(), Serving { slot: index, shard, generation });
-        Ok(())
     }
 
     /// Running once: whether nothing is left to serve.
-    fn is_over(&self) -> Result<bool, Error> {
-        for slot in &self.slots {
+    fn is_over(&mut self) -> Result<bool, Error> {
+        if self.slots.iter().any(|slot| slot.is_asking || !slot.has_looked) {
+            return Ok(false);
+        }
+        for slot in &mut self.slots {
             let missing =
                 |shard: &u16| !slot.over.contains(shard) && !slot.held.contains_key(shard);
-            if let Some(shard) = (0..slot.layout.shards).find(missing) {
+            let shards = slot.layout.map_or(0, |layout| layout.shards);
+            if let Some(shard) = (0..shards).find(missing) {
                 // Tasks that are ending may still hold it.
-                let route = slot.route.spec.name.clone();
-                return match self.tasks.is_empty() {
-                    true => Err(Error::Busy { route, shard }),
-                    false => Ok(false),
-                };
+                if !self.tasks.is_empty() {
+                    return Ok(false);
+                }
+                let route = slot.name().to_owned();
+                return Err(match slot.failure.take() {
+                    Some(error) => error.into(),
+                    None => Error::Busy { route, shard },
+                });
             }
         }
         Ok(self.tasks.is_empty())
@@ -458,19 +516,25 @@ impl Supervisor {
             return Ok(());
         };
         let (slot, shard) = (&mut self.slots[serving.slot], serving.shard);
-        let route = &slot.route.spec.name;
+        let route = slot.route.clone();
+        let route = &route.spec.name;
+        if let Some(End::Rewound(rewound)) = end {
+            let known = slot.rewound.map_or(0, |known| known.epoch);
+            slot.rewound = Some(Rewound { epoch: rewound.epoch.max(known), ..rewound });
+        }
         if serving.generation != slot.generation {
             return Ok(());
         }
         if end.is_some() || !planted::has(Planted::NoSupervisor) {
             slot.held.remove(&shard);
         }
+        slot.look_again();
         match end {
             Some(End::Done) if self.context.once => drop(slot.over.insert(shard)),
-            Some(End::Done | End::Fenced) => {}
+            Some(End::Done | End::Fenced | End::Rewound(_)) => {}
             Some(End::Barrier) => {
                 slot.over.insert(shard);
-                self.layout_at = Duration::ZERO;
+                slot.layout_at = Duration::ZERO;
             }
             Some(End::Unreachable(failure)) => {
                 return Err(Error::Unreachable {
@@ -479,22 +543,31 @@ impl Supervisor {
                 });
             }
             None => {
-                let until = self.context.clock.elapsed() + self.context.settings.lease;
-                slot.panicked.insert(shard, until);
+                let now = self.context.clock.elapsed();
+                slot.panicked.insert(shard, now + self.context.settings.lease);
                 let reason = "its task panicked; it is served again once its lease has expired";
-                self.context.board.shard(route, shard, Some(reason.to_owned()));
+                let held_up = HeldUp { paused: Some(reason.to_owned()), stuck: None };
+                self.context.board.shard(route, shard, held_up, now);
                 events::shard_panicked(route, shard);
             }
         }
         Ok(())
     }
 
-    /// Stops every shard, waits for all of them, and says goodbye.
+    /// Stops every shard, waits for all of them, and says goodbye. A lease that is granted meanwhile
+    /// is given back.
     async fn stop_all(&mut self) {
         for stop in self.slots.iter().flat_map(|slot| slot.held.values()) {
             stop.cancel();
         }
         while self.tasks.join_next().await.is_some() {}
+        while let Some(event) = self.calls.next().await {
+            if let Event::Route(_, Answer::Acquired { result: Ok(Some(grant)), .. }) = event
+                && let Err(error) = self.context.store.release(&grant.lease).await
+            {
+                events::supervision_failed(&error);
+            }
+        }
         if let Err(error) = self.context.store.retire(&self.beat).await {
             events::supervision_failed(&error);
         }

@@ -5,6 +5,7 @@
 
 mod bulk;
 mod crash;
+mod failover;
 mod pooler;
 mod refusals;
 mod restart;
@@ -12,3 +13,4 @@ mod restore;
 mod roles;
 mod routes;
 mod takeover;
+mod upgrade;

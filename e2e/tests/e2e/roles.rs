@@ -63,7 +63,8 @@ async fn an_application_needs_insert_only_and_a_relay_owns_nothing() {
     let relay = stage.relay("humble");
     let insert = "INSERT INTO posthaste.outbox (topic, key, payload) VALUES ('orders', 'a', '{}')";
     execute(&roles.application, insert).await;
-    stage.arrivals().wait("arrival", |all| !all.is_empty()).await;
+    execute(&roles.application, "SELECT posthaste.enqueue('orders', 'a', '{}')").await;
+    stage.arrivals().wait("arrival", |all| all.len() == 2).await;
     eventually("clean log", async || (rows(&stage).await == 0).then_some(())).await;
     stage.run(&["status"]).ok();
     stage.run(&["dead", "list"]).ok();

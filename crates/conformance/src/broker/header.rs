@@ -126,6 +126,7 @@ fn fold_header_names(message: &mut Message) {
 /// The failure says what it is about, and names it.
 fn check_names(failure: &Failure, class: &str, name: &str) {
     assert_eq!(failure.class, class, "class of {failure}");
+    assert!(failure.is_hopeless, "no later attempt can help: {failure}");
     // A long one may be shortened, an odd one escaped.
     let start: String = name.chars().take(10).collect();
     let escaped: String = start.escape_debug().collect();
@@ -150,6 +151,7 @@ async fn many_large_ones_arrive_unchanged_or_are_refused(kit: Kit) -> Result<(),
                 assert!(total > 4 * 1024, "4 KiB of headers are taken by all: {failure}");
                 let is_apt = ["header", "too-large"].contains(&failure.class);
                 assert!(is_apt, "the class is `header` or `too-large`: {failure}");
+                assert!(failure.is_hopeless, "no later attempt can help: {failure}");
             }
         }
     }

@@ -191,7 +191,7 @@ pub(super) fn failure(outcome: &Outcome) -> Option<&Failure> {
 }
 
 fn check_failure(failure: &Failure, message: &Message) {
-    let Failure { class, detail } = failure;
+    let Failure { class, detail, .. } = failure;
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     assert!(
         !class.is_empty() && class.len() <= 24 && class.chars().all(is_word),

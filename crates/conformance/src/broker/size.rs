@@ -56,6 +56,7 @@ async fn outcome_of(kit: &Kit, broker: &dyn Broker, message: Message) -> bool {
         Some(Outcome::Acked) => true,
         Some(Outcome::Rejected(failure)) => {
             assert_eq!(failure.class, "too-large", "{failure}");
+            assert!(failure.is_hopeless, "no later attempt makes it smaller: {failure}");
             false
         }
         other => panic!("{size} bytes are taken or rejected, not {other:?}"),

@@ -24,6 +24,13 @@ pub trait Bed: Send + Sync + 'static {
     /// Opens a handler's transaction, as the library does.
     async fn begin(&self) -> Box<dyn Writer>;
 
+    /// Opens a transaction as an application does, with the driver alone.
+    async fn begin_unguarded(&self) -> Box<dyn Writer>;
+
+    /// Inserts a message by a statement of its own, outside any transaction, with the pool of
+    /// [`begin`](Self::begin).
+    async fn write_alone(&self);
+
     /// How many messages are committed in the outbox: what handlers did.
     async fn enqueued(&self) -> u64;
 
@@ -46,9 +53,22 @@ pub trait Writer: Send {
     /// When the database refuses.
     async fn enqueue(&mut self, messages: &[Message]) -> Result<(), StoreError>;
 
-    /// Commits; panics if that fails.
-    async fn commit(self: Box<Self>);
+    /// Runs a statement that fails, as a handler does that does not mind: one that takes the whole
+    /// transaction with it where the database has such statements.
+    async fn fail(&mut self);
 
-    /// Rolls back; panics if that fails.
+    /// Inserts a message by the driver alone, and does not mind if that fails.
+    async fn write_anyway(&mut self);
+
+    /// Runs a statement that fails in a savepoint, and rolls that back.
+    async fn fail_in_savepoint(&mut self);
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// When the database refuses, or has rolled the transaction back.
+    async fn commit(self: Box<Self>) -> Result<(), StoreError>;
+
+    /// Rolls back.
     async fn rollback(self: Box<Self>);
 }

@@ -76,7 +76,7 @@ async fn a_second_handler_waits_for_the_first(bed: Arc<dyn Bed>) -> Result<(), I
         tokio::time::sleep(A_WHILE).await;
         assert!(!second.is_finished(), "it cannot know yet");
         if first_commits {
-            first.commit().await;
+            first.commit().await?;
         } else {
             first.rollback().await;
         }
@@ -151,7 +151,7 @@ async fn only_new_ones_are_counted(bed: Arc<dyn Bed>) -> Result<(), InboxError> 
     assert_eq!(writer.inbox().record("billing", &ids[..1]).await?, 0);
     assert_eq!(writer.inbox().record("billing", &ids).await?, 3);
     assert_eq!(writer.inbox().record("billing", &ids).await?, 0);
-    writer.commit().await;
+    writer.commit().await?;
     Ok(())
 }
 

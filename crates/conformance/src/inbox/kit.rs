@@ -53,7 +53,7 @@ pub(super) async fn handle(
     writer.enqueue(&effects).await?;
     let is_kept = rule.conclude(&mut *writer.inbox(), &admitted).await?;
     if is_kept {
-        writer.commit().await;
+        writer.commit().await?;
         return Ok(Some(admitted.count()));
     }
     writer.rollback().await;

@@ -23,6 +23,8 @@ cases!("lanes": [
     another_log_is_refused_until_it_is_adopted,
     a_position_that_is_handed_out_twice_is_no_copy,
     reorderings_and_contradictions_are_counted,
+    above_a_floor_that_stands_still_copies_take_no_effect,
+    pages_of_a_log_that_is_forgotten_are_gone,
 ]);
 
 const WATERMARK: InboxMode = InboxMode::Watermark;
@@ -171,5 +173,60 @@ async fn reorderings_and_contradictions_are_counted(bed: Arc<dyn Bed>) -> Result
     }
     let tally = bed.inbox_store().inbox_status().await?[0].tally;
     assert_eq!((tally.handled, tally.reordered, tally.impossible), (3, 1, 1));
+    Ok(())
+}
+
+/// Messages that take a watermark beyond what it keeps in its row, several times.
+const MANY: Seq = 1_600;
+
+/// A batch of messages above a floor, every seventh of the log.
+fn above(log: Uuid, from: Seq, to: Seq, floor: Seq) -> Vec<Incoming> {
+    (from..to).map(|n| placed(log, 100 + n * 7, floor)).collect()
+}
+
+async fn above_a_floor_that_stands_still_copies_take_no_effect(
+    bed: Arc<dyn Bed>,
+) -> Result<(), InboxError> {
+    let (log, rule) = (Uuid::now_v7(), rule(WATERMARK));
+    for from in (0..MANY).step_by(200) {
+        let batch = above(log, from, from + 200, 5);
+        assert_eq!(handle(&bed, &rule, &batch).await?, Some(200));
+        assert_eq!(handle(&bed, &rule, &batch).await?, Some(0), "its copies");
+    }
+    // All of them again, as from a broker that was restored; and what was never sent before.
+    assert_eq!(handle(&bed, &rule, &above(log, 0, MANY, 5)).await?, Some(0));
+    let late = placed(log, 103, 5);
+    assert!(takes_effect(&bed, &rule, &late).await?, "it was parked until now");
+    assert!(!takes_effect(&bed, &rule, &late).await?);
+    // What is rolled back was never handled.
+    let mut writer = bed.begin().await;
+    let later = above(log, MANY, MANY + 600, 5);
+    let inputs: Vec<Input<'_>> = later.iter().map(Input::from).collect();
+    let admitted = rule.admit(&mut *writer.inbox(), &inputs).await?;
+    assert!(rule.conclude(&mut *writer.inbox(), &admitted).await?);
+    writer.rollback().await;
+    assert_eq!(handle(&bed, &rule, &later).await?, Some(600));
+    // The floor rises over all but the last, and names one that came and one that did not.
+    let top = 100 + (MANY + 598) * 7;
+    let mut risen = placed(log, top + 100, top);
+    risen.provenance.floor.as_mut().expect("it has one").missing = vec![103, 104];
+    assert!(takes_effect(&bed, &rule, &risen).await?);
+    assert_eq!(handle(&bed, &rule, &above(log, 0, MANY + 600, 5)).await?, Some(0));
+    assert!(!takes_effect(&bed, &rule, &placed(log, 103, 5)).await?, "it came before");
+    assert!(takes_effect(&bed, &rule, &placed(log, 104, 5)).await?, "it was missing");
+    assert!(!takes_effect(&bed, &rule, &placed(log, 104, 5)).await?);
+    Ok(())
+}
+
+/// Else new messages at the positions of old ones would be taken for copies.
+async fn pages_of_a_log_that_is_forgotten_are_gone(bed: Arc<dyn Bed>) -> Result<(), InboxError> {
+    let (log, rule) = (Uuid::now_v7(), rule(WATERMARK));
+    for _ in 0..2 {
+        for from in (0..MANY).step_by(400) {
+            let batch = above(log, from, from + 400, 5);
+            assert_eq!(handle(&bed, &rule, &batch).await?, Some(400));
+        }
+        assert_eq!(bed.inbox_store().forget_log(CONSUMER, log).await?, 1);
+    }
     Ok(())
 }

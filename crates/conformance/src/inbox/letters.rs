@@ -33,7 +33,7 @@ fn letter(consumer: &str, topic: &str) -> Letter {
 async fn bury(bed: &Arc<dyn Bed>, letter: &Letter, class: &'static str) -> Result<(), StoreError> {
     let mut writer = bed.begin().await;
     writer.inbox().bury(letter, &Failure::new(class, "it says why")).await?;
-    writer.commit().await;
+    writer.commit().await?;
     Ok(())
 }
 
@@ -44,14 +44,14 @@ async fn rebury(
 ) -> Result<bool, StoreError> {
     let mut writer = bed.begin().await;
     let is_there = writer.inbox().rebury(letter, &Failure::new(class, "it says why")).await?;
-    writer.commit().await;
+    writer.commit().await?;
     Ok(is_there)
 }
 
 async fn unbury(bed: &Arc<dyn Bed>, letter: &Letter) -> Result<bool, StoreError> {
     let mut writer = bed.begin().await;
     let is_there = writer.inbox().unbury(&letter.consumer, letter.message.id).await?;
-    writer.commit().await;
+    writer.commit().await?;
     Ok(is_there)
 }
 
@@ -155,7 +155,7 @@ async fn one_that_another_is_handling_does_not_come_back(
     assert!(handler.inbox().unbury(&letter.consumer, letter.message.id).await?);
     let (theirs, given_up) = (Arc::clone(&bed), letter.clone());
     let failing = tokio::spawn(async move { rebury(&theirs, &given_up, "second").await });
-    handler.commit().await;
+    handler.commit().await?;
     assert!(!failing.await.expect("no panic")?);
     assert!(store.letters(&any(), 10).await?.is_empty());
     Ok(())

@@ -25,6 +25,7 @@ fn relay(routes: &[&str]) -> RelayBeat {
         name: "relay".to_owned(),
         version: "1.2.3".to_owned(),
         routes: routes.iter().map(|&route| route.to_owned()).collect(),
+        paused: Vec::new(),
     }
 }
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use posthaste_core::{
     Failure, Lease, Message, MessageId, Next, Park, ParkState, ParkedFilter, ParkedView, Repark,
-    Seq, Settlement, Shard, StoreError,
+    Seq, Settlement, Shard, StoreError, StoreErrorKind,
 };
 
 use super::{
     case::cases,
-    kit::{Kit, ROUTE, TTL, keyed, park, refused, waiting},
+    kit::{Kit, ROUTE, TTL, assert_kind, keyed, park, refused, waiting},
 };
 
 cases! { "dead";
@@ -28,6 +28,9 @@ cases! { "dead";
         discard_keeps_who_and_why,
         discard_takes_dead_letters_only,
         nothing_is_tried_after_discard,
+        retrying_messages_are_listed_where_they_are_asked_for,
+        retrying_messages_are_given_up_and_their_key_goes_on,
+        holders_are_fenced_where_retrying_messages_are_given_up,
     ],
 }
 
@@ -161,6 +164,7 @@ async fn filters_narrow_and_combine(kit: Kit) -> Result<(), StoreError> {
                         ids,
                         topic: topic.map(str::to_owned),
                         class: class.map(str::to_owned),
+                        is_retrying: false,
                     };
                     let expected = all.iter().filter(|(of_route, message, of_class)| {
                         route.is_none_or(|route| route == *of_route)
@@ -335,5 +339,82 @@ async fn nothing_is_tried_after_discard(kit: Kit) -> Result<(), StoreError> {
     assert!(grant.blocked.is_empty());
     let view = kit.store.dead(&of_ids(&[message.id]), 100).await?.remove(0);
     assert_eq!(view.state, ParkState::Discarded);
+    Ok(())
+}
+
+fn retrying() -> ParkedFilter {
+    ParkedFilter { is_retrying: true, ..any() }
+}
+
+async fn retrying_messages_are_listed_where_they_are_asked_for(kit: Kit) -> Result<(), StoreError> {
+    let lease = kit.serving().await?.lease;
+    let (first, dead_one) = (keyed("k", 1), keyed("l", 3));
+    let parks = vec![
+        park(1, &first, refused(2, IN_AN_HOUR)),
+        park(2, &keyed("k", 2), waiting),
+        letter(3, &dead_one),
+    ];
+    settle(&kit, &lease, parks).await?;
+    assert_eq!(dead(&kit, &any()).await?, [3]);
+    let mut found = dead(&kit, &retrying()).await?;
+    found.sort_unstable();
+    assert_eq!(found, [1, 2]);
+    let by_id = ParkedFilter { is_retrying: true, ..of_ids(&[first.id, dead_one.id]) };
+    let views = kit.store.dead(&by_id, 100).await?;
+    let [view] = views.as_slice() else { panic!("{} messages", views.len()) };
+    assert_eq!((view.seq, view.state, view.attempts), (1, ParkState::Retrying, 2));
+    assert!(view.next_attempt_in.is_some_and(|next| next > Duration::ZERO));
+    let refusals = ParkedFilter { class: Some("refused".to_owned()), ..retrying() };
+    assert_eq!(dead(&kit, &refusals).await?, [1], "what only waits has no error");
+    assert_eq!(kit.store.redrive(&retrying(), "ada").await?, 0, "it is sent again by itself");
+    Ok(())
+}
+
+async fn retrying_messages_are_given_up_and_their_key_goes_on(kit: Kit) -> Result<(), StoreError> {
+    let lease = kit.serving().await?.lease;
+    kit.register("other", &["*"], 1).await?;
+    let other = kit.granted("other", Shard::WHOLE).await?.lease;
+    let first = keyed("k", 1);
+    let parks = vec![
+        park(1, &first, refused(2, IN_AN_HOUR)),
+        park(2, &keyed("k", 2), waiting),
+        letter(3, &keyed("l", 3)),
+    ];
+    settle(&kit, &lease, parks).await?;
+    settle(&kit, &other, vec![park(1, &keyed("k", 1), refused(1, IN_AN_HOUR))]).await?;
+    let this = ParkedFilter { is_retrying: true, ..of_ids(&[first.id]) };
+    assert_eq!(kit.store.discard(&this, "ada", "no use").await?, 1);
+    let views = kit.store.dead(&of_ids(&[first.id]), 100).await?;
+    let [view] = views.as_slice() else { panic!("{} messages", views.len()) };
+    assert_eq!(view.state, ParkState::Discarded);
+    assert_eq!(view.acted, Some(("ada".to_owned(), "no use".to_owned())));
+    assert_eq!(view.next_attempt_in, None);
+    assert_eq!(dead(&kit, &any()).await?, [3], "dead letters are left alone");
+    let lease = kit.granted(ROUTE, Shard::WHOLE).await?.lease;
+    assert_eq!(due(&kit, &lease).await?, [2], "what waited behind it is next");
+    let all = ParkedFilter { route: Some(ROUTE.to_owned()), ..retrying() };
+    assert_eq!(kit.store.discard(&all, "ada", "no use").await?, 1);
+    let left = kit.store.dead(&retrying(), 100).await?;
+    assert_eq!(left.len(), 1, "another route's is left alone");
+    assert_eq!(left[0].route, "other");
+    kit.store.renew(&other, TTL).await
+}
+
+async fn holders_are_fenced_where_retrying_messages_are_given_up(
+    kit: Kit,
+) -> Result<(), StoreError> {
+    let lease = kit.serving().await?.lease;
+    let message = keyed("k", 1);
+    settle(&kit, &lease, vec![park(1, &message, refused(1, NOW))]).await?;
+    assert_eq!(due(&kit, &lease).await?, [1], "the holder is about to try it");
+    assert_eq!(kit.store.discard(&retrying(), "ada", "no use").await?, 1);
+    let delivered = Settlement { delivered: vec![1], ..Settlement::default() };
+    let settled = kit.store.settle(&lease, &delivered).await;
+    assert_kind(settled, StoreErrorKind::Fenced, "what the holder learned of it");
+    assert_kind(kit.store.renew(&lease, TTL).await, StoreErrorKind::Fenced, "its lease");
+    let next = kit.granted(ROUTE, Shard::WHOLE).await?;
+    assert!(next.lease.epoch > lease.epoch && next.blocked.is_empty());
+    assert_eq!(due(&kit, &next.lease).await?, [] as [Seq; 0]);
+    assert_eq!(kit.store.dead(&of_ids(&[message.id]), 1).await?.len(), 1, "its record stays");
     Ok(())
 }

@@ -326,6 +326,7 @@ async fn only_the_latest_holder_reads_as_one(kit: Kit) -> Result<(), StoreError>
     let as_holder = |lease: &Lease, after: &Position| Fetch {
         after: after.clone(),
         epoch: Some(lease.epoch),
+        evidence: None,
         ..fetch(ROUTE, Shard::WHOLE)
     };
     let start = Position::default();

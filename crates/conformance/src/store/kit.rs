@@ -193,6 +193,7 @@ pub(super) fn fetch(route: &str, shard: Shard) -> Fetch {
         rows_max: 10_000,
         bytes_max: usize::MAX >> 1,
         epoch: None,
+        evidence: None,
     }
 }
 
@@ -202,7 +203,7 @@ pub(super) fn spec(route: &str, topics: &[&str], shards: u16) -> RouteSpec {
 }
 
 pub(super) fn claim(route: &str, shard: Shard) -> Claim {
-    Claim { route: route.to_owned(), shard, relay: RelayId::fresh(), ttl: TTL }
+    Claim { route: route.to_owned(), shard, relay: RelayId::fresh(), ttl: TTL, rewound: None }
 }
 
 /// A message of a key, its number as payload.

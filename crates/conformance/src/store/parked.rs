@@ -173,7 +173,7 @@ async fn long_error_is_shortened(kit: Kit) -> Result<(), StoreError> {
     let lease = kit.serving().await?.lease;
     for (seq, text) in [(1, "x"), (2, "xé"), (3, "\u{1f4ef}")] {
         let detail = text.repeat(100_000);
-        let failure = Failure { class: "long", detail: detail.clone() };
+        let failure = Failure { detail: detail.clone(), ..Failure::new("long", "") };
         let report = Repark { failure: Some(failure), ..refused(1, Next::Dead)(seq) };
         settle(&kit, &lease, vec![park(seq, &keyless(1), |_| report)]).await?;
         let dead = kit.store.dead(&ParkedFilter::default(), 100).await?;

@@ -24,6 +24,7 @@ cases! { "purge";
         chunks_are_bounded,
         retention_counts_from_passing,
         progress_survives,
+        progress_is_forgotten_in_every_round,
         parked_copies_survive,
         dead_letters_stay,
         discarded_letters_go_after_their_time,
@@ -206,6 +207,22 @@ async fn progress_survives(kit: Kit) -> Result<(), StoreError> {
     let next = kit.granted(ROUTE, Shard::WHOLE).await?;
     assert_eq!(next.position, position);
     assert!(next.lease.epoch > lease.epoch);
+    Ok(())
+}
+
+/// What retention does not go by any more is forgotten, and the next time what came after it.
+async fn progress_is_forgotten_in_every_round(kit: Kit) -> Result<(), StoreError> {
+    let Grant { lease, mut position, .. } = kit.serving().await?;
+    for round in 0..2 {
+        for _ in 0..20 {
+            kit.commit(&keyless_many(1)).await?;
+            position = pass(&kit, &lease, &position).await?;
+        }
+        let forgotten = purge(&kit, NONE, 1_000).await?.progress;
+        assert!((19..=20).contains(&forgotten), "{forgotten} entries in round {round}");
+    }
+    kit.bed.advance(TTL * 2).await;
+    assert_eq!(kit.granted(ROUTE, Shard::WHOLE).await?.position, position);
     Ok(())
 }
 

@@ -103,6 +103,7 @@ async fn stale_epoch_is_fenced_and_writes_nothing(kit: Kit) -> Result<(), StoreE
         park: vec![park(3, &keyed("late", 3), refused(1, retry))],
         repark: vec![refused(9, Next::Dead)(1)],
         delivered: vec![2],
+        evidence: None,
     };
     let settled = kit.store.settle(&stale, &late).await;
     assert_kind(settled, StoreErrorKind::Fenced, "a stale settlement");
@@ -176,6 +177,7 @@ async fn settling_again_changes_nothing(kit: Kit) -> Result<(), StoreError> {
         park: vec![park(3, &keyed("c", 3), refused(1, retry))],
         repark: vec![refused(2, retry)(1)],
         delivered: vec![2],
+        evidence: None,
     };
     for settlement in [&first, &first, &second, &second] {
         kit.store.settle(&lease, settlement).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posthaste_core::{
-    Message, Next, Position, RelayBeat, RelayId, RouteStatus, Settlement, Shard, StoreError,
+    Message, Next, Pause, Position, RelayBeat, RelayId, RouteStatus, Settlement, Shard, StoreError,
 };
 
 use super::{
@@ -20,8 +20,10 @@ cases! { "status";
         pending_is_of_the_shard_furthest_behind,
         oldest_age_is_of_the_routes_own_messages,
         parked_messages_are_counted_by_state,
+        oldest_retrying_age_counts_from_parking_or_redriving,
         leases_tell_their_holders,
         relays_are_named,
+        paused_routes_are_told_while_the_relay_that_paused_them_is_there,
         unrouted_topics_are_named,
     ],
 }
@@ -136,6 +138,41 @@ async fn parked_messages_are_counted_by_state(kit: Kit) -> Result<(), StoreError
     Ok(())
 }
 
+async fn oldest_retrying_age_counts_from_parking_or_redriving(kit: Kit) -> Result<(), StoreError> {
+    let lease = kit.serving().await?.lease;
+    let age = async || -> Result<f64, StoreError> {
+        Ok(route(&kit, ROUTE).await?.oldest_retrying_age_seconds)
+    };
+    let settle = async |park| {
+        let settlement = Settlement { park, ..Settlement::default() };
+        kit.store.settle(&lease, &settlement).await.map(drop)
+    };
+    settle(vec![park(1, &keyed("a", 1), refused(9, Next::Dead))]).await?;
+    kit.bed.advance(Duration::from_secs(1_000)).await;
+    assert!(age().await?.abs() < f64::EPSILON, "a dead letter is not retrying");
+    settle(vec![
+        park(2, &keyed("b", 2), refused(1, Next::Retry(TTL))),
+        park(3, &keyed("b", 3), waiting),
+    ])
+    .await?;
+    kit.bed.advance(Duration::from_secs(100)).await;
+    settle(vec![park(4, &keyed("c", 4), refused(1, Next::Retry(TTL)))]).await?;
+    let oldest = age().await?;
+    assert!((100.0..900.0).contains(&oldest), "{oldest} seconds");
+    let settlement = Settlement { delivered: vec![2], ..Settlement::default() };
+    kit.store.settle(&lease, &settlement).await?;
+    let oldest = age().await?;
+    assert!((100.0..900.0).contains(&oldest), "{oldest} seconds: what waited behind it is as old");
+    let settlement = Settlement { delivered: vec![3, 4], ..Settlement::default() };
+    kit.store.settle(&lease, &settlement).await?;
+    assert!(age().await?.abs() < f64::EPSILON, "nothing is retrying");
+    kit.store.redrive(&posthaste_core::ParkedFilter::default(), "ada").await?;
+    kit.bed.advance(Duration::from_secs(10)).await;
+    let oldest = age().await?;
+    assert!((10.0..90.0).contains(&oldest), "{oldest} seconds, counted from the redrive");
+    Ok(())
+}
+
 async fn leases_tell_their_holders(kit: Kit) -> Result<(), StoreError> {
     kit.register(ROUTE, &["*"], 2).await?;
     kit.commit(&keyless_many(10)).await?;
@@ -165,6 +202,7 @@ async fn relays_are_named(kit: Kit) -> Result<(), StoreError> {
         name: "Zoë's relay".to_owned(),
         version: "1.2.3".to_owned(),
         routes: vec![ROUTE.to_owned()],
+        paused: Vec::new(),
     };
     kit.store.beat(&beat, TTL).await?;
     kit.bed.advance(Duration::from_secs(60)).await;
@@ -173,6 +211,43 @@ async fn relays_are_named(kit: Kit) -> Result<(), StoreError> {
     assert_eq!(relay.id, beat.id.to_string());
     assert_eq!((&relay.name, &relay.version), (&beat.name, &beat.version));
     assert!((60.0..600.0).contains(&relay.seen_seconds_ago), "{relay:?}");
+    Ok(())
+}
+
+async fn paused_routes_are_told_while_the_relay_that_paused_them_is_there(
+    kit: Kit,
+) -> Result<(), StoreError> {
+    kit.register("a", &["*"], 1).await?;
+    kit.register("b", &["*"], 1).await?;
+    let pause = |seconds| Pause::new("a", "tls: \"no\" 'way' é", Duration::from_secs(seconds));
+    let relay = |paused| RelayBeat {
+        id: RelayId::fresh(),
+        name: "relay".to_owned(),
+        version: "1.2.3".to_owned(),
+        routes: vec!["a".to_owned(), "b".to_owned()],
+        paused,
+    };
+    let (mut first, second) = (relay(vec![pause(30)]), relay(vec![pause(300)]));
+    kit.store.beat(&first, TTL).await?;
+    kit.bed.advance(Duration::from_secs(60)).await;
+    let paused = route(&kit, "a").await?.paused.expect("it is paused");
+    assert_eq!(paused.reason, "tls: \"no\" 'way' é");
+    assert_eq!(paused.relay, first.id.to_string());
+    assert!((90.0..250.0).contains(&paused.seconds), "{paused:?}");
+    assert!(route(&kit, "b").await?.paused.is_none());
+    kit.store.beat(&second, Duration::from_secs(600)).await?;
+    let paused = route(&kit, "a").await?.paused.expect("it is paused");
+    assert_eq!(paused.relay, second.id.to_string(), "the longer pause is told");
+    kit.bed.advance(Duration::from_secs(1_200)).await;
+    let paused = route(&kit, "a").await?.paused.expect("it is paused");
+    assert_eq!(paused.relay, first.id.to_string(), "the other fell silent");
+    first.paused.clear();
+    kit.store.beat(&first, TTL).await?;
+    assert!(route(&kit, "a").await?.paused.is_none(), "it goes on");
+    first.paused.push(pause(1));
+    kit.store.beat(&first, TTL).await?;
+    kit.store.retire(&first).await?;
+    assert!(route(&kit, "a").await?.paused.is_none(), "the relay said goodbye");
     Ok(())
 }
 

@@ -57,6 +57,14 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
     (Flaw::ForgetsAnOutcome, &["call::calls_of_every_size_are_answered"]),
     (Flaw::FailsTogether, &["call::bad_message_among_good_ones_fails_alone"]),
     (Flaw::TooLargeIsUnknown, &["size::limit_is_exact_and_too_large_harms_nobody"]),
+    (
+        Flaw::NothingIsHopeless,
+        &[
+            "header::illegal_topics_are_refused_by_name",
+            "size::limit_is_exact_and_too_large_harms_nobody",
+            "destination::message_that_lacks_a_part_of_it_fails_alone",
+        ],
+    ),
     (Flaw::ShowsPayloads, &["call::bad_message_among_good_ones_fails_alone"]),
     (Flaw::TimeoutIsSuccess, &["fault::frozen_server_is_never_taken_for_an_answer"]),
     (Flaw::StoppedIsRejected, &["fault::stopped_server_is_unreachable_until_it_is_back"]),

@@ -91,7 +91,23 @@ const CAUGHT: &[(Flaw, &[&str])] = &[
         ],
     ),
     (Flaw::PurgeIgnoresLateRows, &["purge::late_commit_below_a_position_stays"]),
+    (Flaw::PurgeByOldRoutes, &["purge::route_registered_meanwhile_finds_what_waited_for_it"]),
     (Flaw::SilentRelaysCount, &["beat::relay_that_is_silent_no_longer_counts"]),
+    (
+        Flaw::StatusForgetsRetrying,
+        &["status::oldest_retrying_age_counts_from_parking_or_redriving"],
+    ),
+    (
+        Flaw::StatusForgetsPauses,
+        &["status::paused_routes_are_told_while_the_relay_that_paused_them_is_there"],
+    ),
+    (
+        Flaw::DiscardLeavesRetrying,
+        &[
+            "dead::retrying_messages_are_given_up_and_their_key_goes_on",
+            "dead::holders_are_fenced_where_retrying_messages_are_given_up",
+        ],
+    ),
     (Flaw::StatusForgetsDeadLetters, &["status::parked_messages_are_counted_by_state"]),
 ];
 

@@ -75,8 +75,16 @@ pub(crate) enum Flaw {
     PurgeByAge,
     /// Removes everything below the position.
     PurgeIgnoresLateRows,
+    /// Removes what the routes that were there when it began have passed.
+    PurgeByOldRoutes,
     /// Counts relays that are long gone.
     SilentRelaysCount,
+    /// Tells no age of what is retrying.
+    StatusForgetsRetrying,
+    /// Tells nobody that a route is paused.
+    StatusForgetsPauses,
+    /// Gives up dead letters only.
+    DiscardLeavesRetrying,
     /// Counts no dead letters.
     StatusForgetsDeadLetters,
 }
@@ -208,6 +216,7 @@ impl Mutant {
             shard: Shard::WHOLE,
             relay: RelayId::fresh(),
             ttl: Duration::from_secs(60),
+            rewound: None,
         };
         let Some(Grant { lease, .. }) = self.inner.acquire(&claim).await? else {
             return Ok(());
@@ -230,6 +239,27 @@ impl Mutant {
         }
         self.inner.purge(retention, rows).await
     }
+
+    /// Decides by the routes there are, and removes a little later as if there were no others.
+    async fn purge_by_old_routes(
+        &self,
+        retention: Retention,
+        rows: u32,
+    ) -> Result<Purged, StoreError> {
+        let known: Vec<String> =
+            self.inner.status().await?.routes.into_iter().map(|route| route.name).collect();
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+        for route in self.inner.status().await?.routes {
+            if !known.contains(&route.name) {
+                let now = self.inner.fetch(&everything(&route.name)).await?;
+                let end = Position::at(now.end, now.snapshot);
+                self.move_all(&route.name, |_| end.clone()).await?;
+            }
+        }
+        self.inner.purge(retention, rows).await
+    }
 }
 
 fn everything(route: &str) -> Fetch {
@@ -241,6 +271,7 @@ fn everything(route: &str) -> Fetch {
         rows_max: 100_000,
         bytes_max: usize::MAX,
         epoch: None,
+        evidence: None,
     }
 }
 
@@ -457,6 +488,9 @@ impl Store for Mutant {
             let letters = letters.into_iter().map(|view| (view.seq, view.message));
             self.remember(|memory| memory.discarded.extend(letters));
         }
+        if self.has(Flaw::DiscardLeavesRetrying) && filter.is_retrying {
+            return Ok(0);
+        }
         self.inner.discard(filter, by, why).await
     }
 
@@ -467,12 +501,23 @@ impl Store for Mutant {
                 route.dead = 0;
             }
         }
+        for route in &mut status.routes {
+            if self.has(Flaw::StatusForgetsRetrying) {
+                route.oldest_retrying_age_seconds = 0.0;
+            }
+            if self.has(Flaw::StatusForgetsPauses) {
+                route.paused = None;
+            }
+        }
         Ok(status)
     }
 
     async fn purge(&self, retention: Retention, rows_max: u32) -> Result<Purged, StoreError> {
         if matches!(self.flaw, Flaw::PurgeByAge | Flaw::PurgeIgnoresLateRows) {
             return self.purge_too_much(retention, rows_max).await;
+        }
+        if self.has(Flaw::PurgeByOldRoutes) {
+            return self.purge_by_old_routes(retention, rows_max).await;
         }
         self.inner.purge(retention, rows_max).await
     }

@@ -143,6 +143,9 @@ fn the_text_form_round_trips_and_nonsense_is_refused() {
         "0of1/1/x/",
         "0of1/1///",
         "0of1/a//",
+        "0of1/1///x",
+        "0of1/1///5-4",
+        "0of1/1///4-5/",
     ] {
         assert!(bad.parse::<Watermark>().is_err(), "{bad}");
     }
@@ -151,12 +154,9 @@ fn the_text_form_round_trips_and_nonsense_is_refused() {
 fn some_mark(index: u16, random: &mut Rng) -> Mark {
     let floor = random.i64(0..50);
     let mut some = |from: Seq, to: Seq| (from..=to).filter(|_| random.u8(0..3) > 0).collect();
-    Mark {
-        shard: Shard { index, of: 4 },
-        floor,
-        missing: some(1, floor),
-        handled: some(floor + 1, 80),
-    }
+    let (missing, handled) = (some(1, floor), some(floor + 1, 80));
+    let paged = random.bool().then_some(PageRange { first: 3, last: 3 + i64::from(index) });
+    Mark { missing, handled, floor, paged, ..Mark::new(Shard { index, of: 4 }) }
 }
 
 /// A key for each of so many shards.
@@ -167,6 +167,54 @@ fn keys_of(of: u16) -> Vec<String> {
         names.find(is_served).expect("some key is served")
     };
     (0..of).map(key).collect()
+}
+
+/// A watermark and its pages as a store keeps them.
+#[derive(Clone, Default)]
+struct Kept {
+    text: String,
+    pages: BTreeMap<(u16, u16, i64), String>,
+}
+
+impl Kept {
+    /// Reads the watermark, and the pages that judging and recording the place takes.
+    fn open(&self, place: &Place<'_>) -> Watermark {
+        let mut mark: Watermark = self.text.parse().expect("what was written can be read");
+        for wanted in mark.wanted(&[place]) {
+            let pages = self.read(&wanted);
+            mark.read(&wanted, &pages).expect("what was written can be read");
+        }
+        mark
+    }
+
+    fn read(&self, PagesWanted { shard, numbers }: &PagesWanted) -> Vec<LanePage> {
+        let page = |&number: &i64| {
+            let seqs = self.pages.get(&(shard.of, shard.index, number))?.clone();
+            Some(LanePage { number, seqs })
+        };
+        numbers.iter().filter_map(page).collect()
+    }
+
+    fn record(&mut self, mut mark: Watermark, place: &Place<'_>) {
+        mark.record(place);
+        for overflow in mark.overflow() {
+            let shard = overflow.there.shard;
+            let there = self.read(&overflow.there);
+            for page in overflow.into_pages(&there).expect("what was written can be read") {
+                self.pages.insert((shard.of, shard.index, page.number), page.seqs);
+            }
+        }
+        // One at a time: a floor that rises far leaves some for later.
+        for (shard, range) in mark.passed() {
+            let key = |number| (shard.of, shard.index, number);
+            let mut there = self.pages.range(key(range.first)..=key(range.last));
+            let first = there.next().map(|(key, _)| *key);
+            let next = there.next().map_or(range.last + 1, |(key, _)| key.2);
+            first.and_then(|first| self.pages.remove(&first));
+            mark.removed(shard, next);
+        }
+        self.text = mark.to_string();
+    }
 }
 
 /// A message on its way, with the floor it was given when it was sent.
@@ -200,11 +248,16 @@ struct World {
     lane: Vec<Sent>,
     /// Where the consumer reads next.
     cursor: usize,
-    mark: Watermark,
+    kept: Kept,
+    /// The same without pages.
+    naive: Watermark,
     effects: BTreeMap<Seq, u32>,
 }
 
 impl World {
+    /// From one seq to the next: several to a page, and many pages.
+    const STEP: Seq = 1_500;
+
     fn new(seed: u64) -> Self {
         Self {
             random: Rng::with_seed(seed),
@@ -216,7 +269,8 @@ impl World {
             flying: Vec::new(),
             lane: Vec::new(),
             cursor: 0,
-            mark: Watermark::default(),
+            kept: Kept::default(),
+            naive: Watermark::default(),
             effects: BTreeMap::new(),
         }
     }
@@ -257,7 +311,7 @@ impl World {
     fn step(&mut self) {
         match self.random.u8(0..100) {
             0..12 => {
-                let seq = self.log.last_key_value().map_or(1, |(last, _)| last + 1);
+                let seq = self.log.last_key_value().map_or(1, |(last, _)| last + Self::STEP);
                 self.log.insert(seq, None);
             }
             12..26 => self.commit(),
@@ -332,15 +386,16 @@ impl World {
         let key = self.key(sent.seq).map(str::to_owned);
         let (seq, floor) = (sent.seq, &sent.floor);
         let place = Place { seq, key: key.as_deref(), floor, written_at: written(seq) };
-        match self.mark.judge(&place) {
+        let mark = self.kept.open(&place);
+        assert_eq!(mark.judge(&place), self.naive.judge(&place), "{seq} {mark} {}", self.naive);
+        match mark.judge(&place) {
             Judgement::Copy => {}
-            Judgement::Reused => panic!("{seq} is none that was written later: {}", self.mark),
+            Judgement::Reused => panic!("{seq} is none that was written later: {mark}"),
             Judgement::New { is_impossible, .. } => {
-                assert!(!is_impossible, "{} {}", sent.seq, self.mark);
+                assert!(!is_impossible, "{seq} {mark}");
                 *self.effects.entry(sent.seq).or_default() += 1;
-                self.mark.record(&place);
-                // As a store would keep it.
-                self.mark = self.mark.to_string().parse().expect("what was written can be read");
+                self.naive.record(&place);
+                self.kept.record(mark, &place);
             }
         }
     }
@@ -370,28 +425,32 @@ impl World {
 
     /// The source is taken back, and writes other messages where these had been.
     fn restore(&self) {
-        let written_at = written(self.log.len() as Seq + 20);
+        let last = self.log.last_key_value().map_or(0, |(last, _)| *last);
+        let written_at = written(last + 20);
         for sent in &self.lane {
             let key = self.key(sent.seq);
             let place = Place { seq: sent.seq, key, floor: &sent.floor, written_at };
             let expected = if key.is_some() { Judgement::Reused } else { Judgement::Copy };
-            assert_eq!(self.mark.judge(&place), expected, "{} {}", sent.seq, self.mark);
+            let mark = self.kept.open(&place);
+            assert_eq!(mark.judge(&place), expected, "{} {mark}", sent.seq);
         }
     }
 }
 
 #[test]
 fn r8_06_every_message_takes_effect_once_whatever_relays_and_brokers_do() {
-    let mut copies = 0;
+    let (mut copies, mut pages) = (0, 0);
     for seed in 0..400 {
         let mut world = World::new(seed);
         for _ in 0..300 {
             world.step();
         }
+        pages += usize::from(!world.kept.pages.is_empty());
         world.finish();
         copies += world.lane.len() - world.log.len();
     }
     assert!(copies > 1_000, "the model sends copies: {copies}");
+    assert!(pages > 40, "the model needs pages: {pages}");
 }
 
 #[test]
@@ -408,4 +467,44 @@ fn r8_06_a_million_messages_leave_a_handful_of_seqs() {
     for old in [1, 500_000, 999_999, 1_000_000] {
         assert_eq!(judge(&mark, old, &whole(0, &[])), Judgement::Copy, "a year later");
     }
+}
+
+/// More are parked than a floor can name, or a transaction stays open for long.
+#[test]
+fn above_a_floor_that_stands_still_a_watermark_stays_small() {
+    let mut kept = Kept::default();
+    let place = |seq, floor| Place { seq, key: Some("k"), floor, written_at: None };
+    let stuck = whole(5, &[]);
+    let mut text = 0;
+    // Every third: the others are another lane's.
+    for seq in (10..12_000).step_by(3) {
+        let place = place(seq, &stuck);
+        let mark = kept.open(&place);
+        assert_eq!(mark.judge(&place), NEW);
+        kept.record(mark, &place);
+        text = text.max(kept.text.len());
+    }
+    assert!(text < 64, "{text}");
+    assert_eq!(kept.pages.len(), 12_000 / 4096 + 1);
+    for seq in (10..12_000).step_by(7) {
+        let place = place(seq, &stuck);
+        let is_copy = kept.open(&place).judge(&place) == Judgement::Copy;
+        assert_eq!(is_copy, seq % 3 == 1, "{seq}");
+    }
+    // One that was parked is delivered, among those in pages.
+    let late = place(6_000, &stuck);
+    kept.record(kept.open(&late), &late);
+    assert_eq!(kept.open(&late).judge(&late), Judgement::Copy);
+    // The floor rises at last, with one that came and one that did not among the missing.
+    let risen = whole(11_990, &[6_000, 6_002]);
+    for seq in 12_000..12_020 {
+        let place = place(seq, &risen);
+        kept.record(kept.open(&place), &place);
+    }
+    assert!(kept.pages.len() <= 1, "pages that the floor passed are gone: {}", kept.text);
+    for (seq, judged) in [(10, Judgement::Copy), (6_000, Judgement::Copy)] {
+        assert_eq!(kept.open(&place(seq, &risen)).judge(&place(seq, &risen)), judged, "{seq}");
+    }
+    let missing = place(6_002, &risen);
+    assert!(matches!(kept.open(&missing).judge(&missing), Judgement::New { .. }));
 }

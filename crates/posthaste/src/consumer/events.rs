@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use metrics::{counter, gauge};
 use posthaste_core::{
-    BrokerError, Failure, InboxError, InboxPurged, InboxStatus, MessageId, Tally,
+    BrokerError, Failure, InboxError, InboxPurged, InboxStatus, MessageId, Tally, log_seconds,
 };
 use tracing::{debug, error, info, warn};
 
@@ -58,8 +58,8 @@ impl Events {
         counter!("posthaste_inbox_failures_total",
             "consumer" => self.consumer.to_string(), "class" => failure.class)
         .increment(1);
-        warn!(consumer = %self.consumer, message = %id, attempts, ?pause, error = %failure,
-            "the handler failed; it will be tried again");
+        warn!(consumer = %self.consumer, message = %id, attempts, error = %failure,
+            retry_in_seconds = log_seconds(pause), "the handler failed; it will be tried again");
     }
 
     pub(super) fn dead_lettered(&self, id: MessageId, failure: &Failure, attempts: u32) {
@@ -71,12 +71,14 @@ impl Events {
     pub(super) fn waiting(&self, error: &InboxError, pause: Duration) {
         counter!("posthaste_store_failures_total", "operation" => "inbox", "code" => error.code())
             .increment(1);
-        warn!(consumer = %self.consumer, %error, ?pause, "the database cannot be used now");
+        warn!(consumer = %self.consumer, %error,
+            retry_in_seconds = log_seconds(pause), "the database cannot be used now");
     }
 
     pub(super) fn broker_failed(&self, error: &BrokerError, pause: Duration) {
         self.count("posthaste_inbox_receive_failures_total", 1);
-        warn!(consumer = %self.consumer, %error, ?pause, "the broker cannot be used now");
+        warn!(consumer = %self.consumer, %error,
+            retry_in_seconds = log_seconds(pause), "the broker cannot be used now");
     }
 
     pub(super) fn not_acknowledged(&self, error: &BrokerError) {

@@ -9,8 +9,9 @@ use std::{
 };
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use posthaste::{HandlerError, InboxStore, Message, sqlite::Inbox};
+use posthaste::{Database, HandlerError, InboxStore, Message, sqlite::Inbox};
 use posthaste_core::ParkedFilter;
+use sqlx::Sqlite;
 
 use crate::{
     Bed, LONG, add,
@@ -19,18 +20,24 @@ use crate::{
 };
 
 /// Two replicas take a redriven letter. Here the other one handles it after this one's handler failed
-/// and before this one gives it up: the handler commits for it.
+/// and before this one gives it up.
 #[tokio::test]
 async fn r8_04_a_letter_that_another_replica_handled_does_not_come_back() {
     let bed = Bed::new().await;
     let calls = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&calls);
+    let (count, pool) = (Arc::clone(&calls), bed.pool.clone());
     let consumer = bed.builder(Inbox::new("c")).on("Add", move |tx, incoming| {
-        let count = Arc::clone(&count);
+        let (count, pool) = (Arc::clone(&count), pool.clone());
         Box::pin(async move {
             if count.fetch_add(1, SeqCst) == 1 {
-                add(tx, incoming).await?;
-                sqlx::raw_sql("COMMIT; BEGIN").execute(tx).await?;
+                // Rolls this transaction back, so that another can write.
+                let fail =
+                    "INSERT OR ROLLBACK INTO posthaste_outbox (topic, payload) VALUES ('', '')";
+                sqlx::query(fail).execute(tx).await.expect_err("a topic is not empty");
+                let mut theirs = Sqlite::begin(&pool).await?;
+                add(&mut theirs, incoming).await?;
+                assert!(Sqlite::inbox(&mut theirs)?.unbury("c", incoming.message.id).await?);
+                Sqlite::commit(theirs).await?;
             }
             Err(HandlerError::dead_letter("no"))
         })

@@ -18,7 +18,8 @@ fn window() -> Window {
         age: Duration::ZERO,
     };
     let messages = (1..=3).map(fetched).collect();
-    let batch = Batch { messages, end: 3, snapshot: Snapshot::default(), more: false };
+    let batch =
+        Batch { messages, end: 3, snapshot: Snapshot::default(), more: false, witness: None };
     window.add_batch(batch, Duration::ZERO);
     window
 }

@@ -323,11 +323,13 @@ async fn a_panic_is_past_when_another_relay_serves_the_shard() {
     let mut route = bench.route("r", 1);
     route.broker = Arc::new(Broken { inner: route.broker, left: AtomicU32::new(2) });
     // It looks seldom, and not when the lease ends: the other is there first.
-    let slow = Settings { poll: Duration::from_secs(7), ..Settings::default() };
+    let (poll, lease) = (Duration::from_secs(7), Duration::from_secs(31));
+    let slow = Settings { poll, lease, ..Settings::default() };
     let first = bench.start(vec![route], slow);
     let state = || first.handle.health().routes.first().map(|route| route.state);
     bench.until("it shows", |_| state() == Some(RouteState::Paused)).await;
-    let second = bench.start(vec![bench.route("r", 1)], Settings::default());
+    let quick = Settings { poll: Duration::from_millis(1), ..Settings::default() };
+    let second = bench.start(vec![bench.route("r", 1)], quick);
     bench.until_idle().await;
     bench.until("it is past", |_| state() == Some(RouteState::Standby)).await;
     first.shutdown().await;

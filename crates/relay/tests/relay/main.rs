@@ -2,7 +2,9 @@
 
 mod failures;
 mod floors;
+mod isolation;
 mod leases;
+mod outages;
 mod refusals;
 mod support;
 mod witness;

@@ -9,10 +9,10 @@ use std::{
 };
 
 use posthaste_broker_memory::{MemoryBroker, Script};
-use posthaste_core::{CallOrder, Failure, Outcome, Status};
+use posthaste_core::{CallOrder, Clock as _, Failure, OnDead, Outcome, Status};
 use posthaste_relay::{RouteState, Settings};
 
-use crate::support::{Bench, Gauges, payload, policy, rejected, unknown};
+use crate::support::{Bench, Gauges, hopeless, payload, policy, rejected, unknown};
 
 fn unreachable() -> Outcome {
     Outcome::Unreachable(Failure::new("down", "not now"))
@@ -114,4 +114,55 @@ async fn a_good_message_behind_any_number_of_bad_ones_is_delivered_and_they_are_
         relay.shutdown().await;
         assert_eq!(bench.broker.received(), good, "{order:?}");
     }
+}
+
+/// A message that no attempt can deliver is tried once, and its key does not wait for a second time.
+#[tokio::test(start_paused = true)]
+async fn a_hopeless_message_is_a_dead_letter_after_one_attempt_and_its_key_goes_on() {
+    for order in [CallOrder::OnePerKey, CallOrder::PerKey, CallOrder::Total] {
+        let bench = Bench::new(MemoryBroker::with_call_order(order));
+        let tries = Arc::new(AtomicU32::new(0));
+        let counted = tries.clone();
+        bench.broker.set_rule(move |delivery| {
+            if payload(&delivery.message) != "a-1" {
+                return Script::Take;
+            }
+            counted.fetch_add(1, Ordering::Relaxed);
+            Script::Refuse(hopeless())
+        });
+        bench.enqueue(&["a", "b"], 0..4);
+        let started = bench.clock.elapsed();
+        let relay = bench.start(vec![bench.route("r", 1)], Settings::default());
+        bench.broker.wait_for(7).await;
+        bench.until_idle().await;
+        let took = bench.clock.elapsed().saturating_sub(started);
+        relay.shutdown().await;
+        assert_eq!(tries.load(Ordering::Relaxed), 1, "{order:?}");
+        assert_eq!(bench.dead().await, ["a-1"], "{order:?}");
+        let mut of_a = bench.payloads();
+        of_a.retain(|payload| payload.starts_with('a'));
+        assert_eq!(of_a, ["a-0", "a-2", "a-3"], "{order:?}");
+        assert!(took < Duration::from_secs(5), "{order:?}: the key waited for {took:?}");
+    }
+}
+
+/// The key of a hopeless message waits for a person where the policy says so.
+#[tokio::test(start_paused = true)]
+async fn a_hopeless_message_blocks_its_key_where_the_policy_says_so() {
+    let bench = Bench::new(MemoryBroker::unordered());
+    bench.broker.set_rule(|delivery| match payload(&delivery.message) == "a-1" {
+        true => Script::Refuse(hopeless()),
+        false => Script::Take,
+    });
+    bench.enqueue(&["a", "b"], 0..4);
+    let mut route = bench.route("r", 1);
+    route.retry.on_dead = OnDead::Block;
+    let relay = bench.start(vec![route], Settings::default());
+    bench.until("a dead letter", dead(1)).await;
+    bench.broker.wait_for(5).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    relay.shutdown().await;
+    let mut of_a = bench.payloads();
+    of_a.retain(|payload| payload.starts_with('a'));
+    assert_eq!(of_a, ["a-0"]);
 }

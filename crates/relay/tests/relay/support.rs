@@ -243,6 +243,10 @@ pub(crate) fn rejected() -> Outcome {
     Outcome::Rejected(Failure::new("refused", "not this one"))
 }
 
+pub(crate) fn hopeless() -> Outcome {
+    Outcome::Rejected(Failure::new("header", "never this one").hopeless())
+}
+
 pub(crate) fn unknown() -> Outcome {
     Outcome::Unknown(Failure::new("timeout", "no answer"))
 }

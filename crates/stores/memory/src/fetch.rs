@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Batch, Fetch, Fetched, StoreError, bucket};
+use posthaste_core::{Batch, Fetch, Fetched, StoreError, Witness, bucket};
 
 use crate::{
     State,
     lease::fenced,
     parked::instant,
+    rewind::{Present, rewound},
     snapshot::{self, Coverage},
 };
 
@@ -15,6 +16,7 @@ impl State {
     pub(crate) fn fetch(&mut self, fetch: &Fetch, now: Duration) -> Result<Batch, StoreError> {
         let after = Coverage::of(&fetch.after)?;
         let until = fetch.until.as_ref().map(Coverage::of).transpose()?;
+        self.check_evidence(fetch)?;
         let route = self.route(&fetch.route, "fetch")?;
         if let Some(epoch) = fetch.epoch
             && route.shard(fetch.shard).is_none_or(|shard| shard.epoch != epoch)
@@ -46,12 +48,24 @@ impl State {
                 });
             }
             looked_at = Some(seq);
+            batch.witness = Some(Witness { seq, id: row.message.id });
         }
         if let Some(seq) = looked_at {
             batch.end = if more { seq } else { batch.end.max(seq) };
         }
         batch.more = more;
         Ok(batch)
+    }
+
+    fn check_evidence(&mut self, fetch: &Fetch) -> Result<(), StoreError> {
+        let lineage = self.lineage();
+        self.route(&fetch.route, "fetch")?;
+        let Self { routes, log, .. } = self;
+        let shard = routes.get_mut(&fetch.route).and_then(|route| route.shard(fetch.shard));
+        let (Some(shard), Some(evidence)) = (shard, &fetch.evidence) else { return Ok(()) };
+        let is_known = Present { lineage, log }.has(shard, evidence, &fetch.after)?
+            && fetch.epoch.is_none_or(|epoch| shard.epoch >= epoch);
+        if is_known { Ok(()) } else { Err(rewound(&fetch.route, "fetch")) }
     }
 
     /// The batch of a fetch that finds nothing.
@@ -68,6 +82,6 @@ impl State {
             }
             (Some((seq, view)), _) => (*seq, snapshot::name(view)),
         };
-        Batch { messages: Vec::new(), end, snapshot, more: false }
+        Batch { messages: Vec::new(), end, snapshot, more: false, witness: None }
     }
 }

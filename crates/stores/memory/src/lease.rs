@@ -3,11 +3,19 @@
 use std::time::Duration;
 
 use posthaste_core::{
-    Claim, Grant, Lease, LeaseStatus, Position, RelayBeat, RelayId, Shard, StoreError,
-    StoreErrorKind,
+    Claim, Entry, Evidence, Grant, Lease, LeaseStatus, Lineage, Position, RelayBeat, RelayId,
+    Shard, StoreError, StoreErrorKind,
 };
 
-use crate::{State, route::Route, snapshot::Coverage};
+use uuid::Uuid;
+
+use crate::{
+    State,
+    log::Log,
+    rewind::{Rewind, rewound},
+    route::Route,
+    snapshot::Coverage,
+};
 
 /// One shard's lease and progress.
 #[derive(Clone, Default)]
@@ -31,6 +39,7 @@ struct Holder {
 pub(crate) struct Progress {
     pub(crate) at: Duration,
     pub(crate) position: Position,
+    pub(crate) entry: Entry,
 }
 
 impl Progress {
@@ -40,6 +49,7 @@ impl Progress {
 }
 
 /// A relay that said it was there.
+#[derive(Clone)]
 pub(crate) struct Relay {
     pub(crate) beat: RelayBeat,
     pub(crate) seen_at: Duration,
@@ -49,11 +59,21 @@ pub(crate) struct Relay {
 impl ShardState {
     /// A free shard of a new layout.
     pub(crate) fn starting(epoch: i64, position: &Position, now: Duration) -> Self {
+        let entry = Entry { epoch, n: 1 };
         Self {
             holder: None,
             epoch,
-            progress: vec![Progress { at: now, position: position.clone() }],
+            progress: vec![Progress { at: now, position: position.clone(), entry }],
         }
+    }
+
+    /// Appends to the journal, and names the entry.
+    pub(crate) fn advance(&mut self, position: &Position, now: Duration) -> Entry {
+        let latest = self.entry();
+        let n = if latest.epoch == self.epoch { latest.n + 1 } else { 1 };
+        let entry = Entry { epoch: self.epoch, n };
+        self.progress.push(Progress { at: now, position: position.clone(), entry });
+        entry
     }
 
     pub(crate) fn position(&self) -> Position {
@@ -86,7 +106,7 @@ impl ShardState {
 }
 
 impl Route {
-    pub(crate) fn acquire(&mut self, claim: &Claim, now: Duration) -> Option<Grant> {
+    fn acquire(&mut self, claim: &Claim, log_rows: &Log, now: Duration) -> Option<Grant> {
         let until = self.resize.as_ref().map(|resize| resize.barrier.clone());
         let blocked = self.parked.blocked(claim.shard);
         let undelivered = self.parked.undelivered(claim.shard);
@@ -95,6 +115,7 @@ impl Route {
         if shard.holder.is_some_and(|holder| holder.expires_at > now) {
             return None;
         }
+        let evidence = Evidence { entry: shard.entry(), ..Evidence::default() };
         shard.epoch += 1;
         shard.holder = Some(Holder { relay: claim.relay, expires_at: now + claim.ttl });
         Some(Grant {
@@ -104,12 +125,22 @@ impl Route {
                 relay: claim.relay,
                 epoch: shard.epoch,
             },
-            position: shard.position(),
+            position: shard.position_within(log_rows),
             until,
             blocked,
             log,
             undelivered,
+            evidence,
         })
+    }
+
+    /// Ends every lease, with epochs above that one, and gives the log another name.
+    fn realign(&mut self, epoch: i64) {
+        for shard in &mut self.shards {
+            shard.epoch = shard.epoch.max(epoch);
+            shard.fence();
+        }
+        self.log = Uuid::new_v4();
     }
 
     pub(crate) fn renew(
@@ -119,6 +150,9 @@ impl Route {
         now: Duration,
     ) -> Result<(), StoreError> {
         let shard = self.shard(lease.shard);
+        if shard.as_ref().is_some_and(|shard| shard.epoch < lease.epoch) {
+            return Err(rewound(&lease.route, "renew"));
+        }
         let holder = shard.and_then(|shard| shard.held_under(lease));
         let holder =
             holder.ok_or_else(|| fenced(&lease.route, lease.shard, lease.epoch, "renew"))?;
@@ -143,6 +177,11 @@ impl Route {
     }
 }
 
+/// What a log is called on a line of history: another name on every line.
+fn name_on(log: Uuid, lineage: &Lineage) -> Uuid {
+    Uuid::new_v5(&log, lineage.0.as_bytes())
+}
+
 /// The error of a call under a lease that has ended.
 pub(crate) fn fenced(route: &str, shard: Shard, epoch: i64, operation: &'static str) -> StoreError {
     let message = format!("shard {shard} of route `{route}` is no longer held under epoch {epoch}");
@@ -150,6 +189,35 @@ pub(crate) fn fenced(route: &str, shard: Shard, epoch: i64, operation: &'static 
 }
 
 impl State {
+    pub(crate) fn acquire(
+        &mut self,
+        claim: &Claim,
+        now: Duration,
+    ) -> Result<Option<Grant>, StoreError> {
+        let route = self.route(&claim.route, "acquire")?;
+        let name = route.log;
+        let lineage = self.lineage();
+        if let Some(rewound) = claim.rewound {
+            let is_named_so = rewound.log == name_on(name, &lineage);
+            let (route, relay) = (claim.route.clone(), claim.relay.to_string());
+            self.rewinds.push(Rewind { route, relay, at: now });
+            let route = self.route(&claim.route, "acquire")?;
+            if is_named_so {
+                route.realign(rewound.epoch);
+            } else if let Some(shard) = route.shard(claim.shard) {
+                // It is the claimer's own, and nothing of it is in flight.
+                shard.holder = shard.holder.filter(|holder| holder.relay != claim.relay);
+            }
+        }
+        let Self { routes, log, .. } = self;
+        let grant = routes.get_mut(&claim.route).and_then(|route| route.acquire(claim, log, now));
+        Ok(grant.map(|grant| Grant {
+            log: name_on(grant.log, &lineage),
+            evidence: Evidence { lineage, ..grant.evidence },
+            ..grant
+        }))
+    }
+
     pub(crate) fn beat(&mut self, beat: &RelayBeat, ttl: Duration, now: Duration) -> Vec<u32> {
         let relay = Relay { beat: beat.clone(), seen_at: now, expires_at: now + ttl };
         self.relays.insert(beat.id.to_string(), relay);

@@ -24,6 +24,7 @@ mod lease;
 mod log;
 mod parked;
 mod purge;
+mod rewind;
 mod route;
 mod settle;
 mod snapshot;
@@ -44,8 +45,9 @@ use posthaste_core::{
 
 pub use clock::ManualClock;
 pub use enqueue::MemoryTx;
+pub use rewind::{Line, MemoryBackup};
 
-use crate::{lease::Relay, log::Log, route::Route};
+use crate::{lease::Relay, log::Log, rewind::Rewind, route::Route};
 
 /// An outbox in memory. Clones share it.
 #[derive(Clone)]
@@ -67,12 +69,17 @@ pub struct LogRow {
 }
 
 /// Everything there is.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct State {
     log: Log,
     routes: BTreeMap<String, Route>,
     /// By identity. Entries of relays that fell silent stay until a purge.
     relays: BTreeMap<String, Relay>,
+    rewinds: Vec<Rewind>,
+    /// Counts the lines of history that the store has told of.
+    lineage: u64,
+    /// Counts restores: a transaction begun before the last one is gone.
+    incarnation: u64,
 }
 
 impl MemoryStore {
@@ -161,7 +168,7 @@ impl Store for MemoryStore {
     }
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>, StoreError> {
-        self.with(|state, now| Ok(state.route(&claim.route, "acquire")?.acquire(claim, now)))
+        self.with(|state, now| state.acquire(claim, now))
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use posthaste_core::{Message, Seq};
+use posthaste_core::{Message, MessageId, Seq};
 
 use crate::{
     LogRow,
@@ -17,6 +17,7 @@ use crate::{
 pub(crate) type Xid = u64;
 
 /// One message in the log, committed or not.
+#[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) xid: Xid,
     pub(crate) message: Message,
@@ -24,7 +25,7 @@ pub(crate) struct Row {
 }
 
 /// The outbox itself.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Log {
     rows: BTreeMap<Seq, Row>,
     /// The same rows by transaction: how late rows are found.
@@ -66,6 +67,25 @@ impl Log {
         if let Some(row) = self.rows.remove(&seq) {
             self.by_xid.remove(&(row.xid, seq));
         }
+    }
+
+    /// Rolls back every open transaction.
+    pub(crate) fn end_all(&mut self) {
+        for xid in self.open.clone() {
+            self.rollback(xid);
+        }
+    }
+
+    /// The message at a place of the log.
+    pub(crate) fn id(&self, seq: Seq) -> Option<MessageId> {
+        self.rows.get(&seq).map(|row| row.message.id)
+    }
+
+    /// Whether everything the position speaks of has happened here: its seqs were handed out, and its
+    /// transactions had begun.
+    pub(crate) fn has_seen(&self, position: &Coverage) -> bool {
+        let end = self.xid_last + 1;
+        position.seq() <= self.seq_last && position.steps.iter().all(|(_, view)| view.end <= end)
     }
 
     /// What can be seen now.

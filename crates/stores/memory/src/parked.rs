@@ -6,14 +6,14 @@ use std::{
 };
 
 use posthaste_core::{
-    Due, FLOOR_MISSING_MAX, Failure, Message, Next, Park, ParkState, Parked, ParkedFilter,
-    ParkedView, Repark, Seq, Settlement, Shard, bucket,
+    Due, FLOOR_MISSING_MAX, Failure, Message, MessageId, Next, Park, ParkState, Parked,
+    ParkedFilter, ParkedView, Repark, Seq, Settlement, Shard, bucket,
 };
 
-use crate::{State, log::Log};
+use crate::{State, lease::ShardState, log::Log};
 
 /// A route's parked messages.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Parking {
     rows: BTreeMap<Seq, Row>,
     /// What holds others back: everything retrying, and dead letters that block. Per key in seq
@@ -28,6 +28,13 @@ enum Lane {
     Alone(Seq),
 }
 
+impl Parking {
+    /// Every message here, whatever its state.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = MessageId> {
+        self.rows.values().map(|row| row.message.id)
+    }
+}
+
 impl Lane {
     fn is_served_by(&self, shard: Shard) -> bool {
         shard.serves(match self {
@@ -38,6 +45,7 @@ impl Lane {
 }
 
 /// One parked message.
+#[derive(Clone)]
 struct Row {
     message: Message,
     enqueued_at: SystemTime,
@@ -248,17 +256,27 @@ impl Parking {
         (count - self.rows.len()) as u64
     }
 
-    /// Dead letters that match, in their order.
+    /// How long the oldest retrying message has been retrying.
+    pub(crate) fn oldest_retrying(&self, now: Duration) -> Duration {
+        let rows = self.rows.values().filter(|row| row.state == ParkState::Retrying);
+        rows.map(|row| now.saturating_sub(row.state_at)).max().unwrap_or_default()
+    }
+
+    /// Dead letters, or retrying messages, that match, in their order.
     fn matching(&self, route: &str, filter: &ParkedFilter) -> Vec<Seq> {
         let is_of_route = filter.route.as_ref().is_none_or(|wanted| wanted == route);
         let rows = self.rows.iter().filter(|(_, row)| {
-            is_of_route && row.state == ParkState::Dead && is_meant(row, filter)
+            is_of_route && row.state == wanted_state(filter) && is_meant(row, filter)
         });
         rows.map(|(seq, _)| *seq).collect()
     }
 }
 
-/// Whether the filter, its route aside, means this one.
+fn wanted_state(filter: &ParkedFilter) -> ParkState {
+    if filter.is_retrying { ParkState::Retrying } else { ParkState::Dead }
+}
+
+/// Whether the filter, its route and its state aside, means this one.
 fn is_meant(row: &Row, filter: &ParkedFilter) -> bool {
     let class = row.last_error.as_ref().map(|(class, _)| class);
     (filter.ids.is_empty() || filter.ids.contains(&row.message.id))
@@ -279,9 +297,10 @@ impl State {
                 continue;
             }
             let rows = route.parked.rows.iter().filter(|(_, row)| match row.state {
-                ParkState::Retrying => false,
-                ParkState::Dead => is_meant(row, filter),
-                ParkState::Discarded => !filter.ids.is_empty() && is_meant(row, filter),
+                ParkState::Discarded if !filter.is_retrying => {
+                    !filter.ids.is_empty() && is_meant(row, filter)
+                }
+                state => state == wanted_state(filter) && is_meant(row, filter),
             });
             found.extend(rows.map(|(seq, row)| (row.state_at, name, *seq, row)));
         }
@@ -291,6 +310,9 @@ impl State {
     }
 
     pub(crate) fn redrive(&mut self, filter: &ParkedFilter, by: &str, now: Duration) -> u64 {
+        if filter.is_retrying {
+            return 0;
+        }
         self.change(filter, |row| {
             row.turn(ParkState::Retrying, now);
             row.is_blocking = false;
@@ -316,11 +338,16 @@ impl State {
         })
     }
 
-    /// Changes every dead letter that matches; returns how many.
+    /// Changes every message that matches; returns how many. Nobody may be trying what was retrying, so
+    /// the holders of its route are fenced.
     fn change(&mut self, filter: &ParkedFilter, change: impl Fn(&mut Row)) -> u64 {
         let mut count = 0;
         for (name, route) in &mut self.routes {
-            for seq in route.parked.matching(name, filter) {
+            let matching = route.parked.matching(name, filter);
+            if filter.is_retrying && !matching.is_empty() {
+                route.shards.iter_mut().for_each(ShardState::fence);
+            }
+            for seq in matching {
                 if let Some(row) = route.parked.rows.get_mut(&seq) {
                     change(row);
                     count += 1;

@@ -26,10 +26,12 @@ impl State {
         purged
     }
 
-    /// Rows that every shard of every route had passed by then, and that some route wanted.
+    /// Rows that every shard of every route had passed by then, has passed by its latest position
+    /// too, and that some route wanted.
     fn removable(&self, before: Duration, rows_max: usize) -> Vec<Seq> {
         let shards = self.routes.values().flat_map(|route| &route.shards);
-        let passed: Vec<Coverage> = shards.map(|shard| shard.passed(before)).collect();
+        let passed: Vec<Coverage> =
+            shards.flat_map(|shard| [shard.passed(before), shard.passed(Duration::MAX)]).collect();
         let Some(upto) = passed.iter().map(Coverage::seq).min() else {
             return Vec::new();
         };

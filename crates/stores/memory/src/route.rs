@@ -16,6 +16,7 @@ use crate::{
 };
 
 /// A route as the store knows it.
+#[derive(Clone)]
 pub(crate) struct Route {
     pub(crate) name: String,
     pub(crate) topics: Vec<TopicPattern>,
@@ -29,6 +30,7 @@ pub(crate) struct Route {
 }
 
 /// A change of the layout under way.
+#[derive(Clone)]
 pub(crate) struct Resize {
     pub(crate) to: u16,
     /// Where every shard stops. Covers everything any of them has ever passed, so it moves when a

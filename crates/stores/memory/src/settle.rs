@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Lease, Settled, Settlement, StoreError, StoreErrorKind};
+use posthaste_core::{Entry, Lease, Settled, Settlement, StoreError, StoreErrorKind};
 
 use crate::{
     State,
-    lease::{Progress, fenced},
+    lease::fenced,
+    rewind::{Present, rewound},
     snapshot::{self, Coverage},
 };
 
@@ -19,6 +20,7 @@ impl State {
         now: Duration,
     ) -> Result<Settled, StoreError> {
         let view = self.log.view();
+        self.check_settlement(lease, settlement)?;
         let route = self.route(&lease.route, "settle")?;
         let shard = route.shard(lease.shard);
         let shard = shard.filter(|shard| shard.epoch == lease.epoch);
@@ -32,9 +34,10 @@ impl State {
         let coverage = settlement.position.as_ref().map(Coverage::of).transpose()?;
 
         let is_repeated = settlement.position == Some(shard.position());
-        if let Some(position) = &settlement.position {
-            shard.progress.push(Progress { at: now, position: position.clone() });
-        }
+        let entry = match &settlement.position {
+            Some(position) => shard.advance(position, now),
+            None => Entry::default(),
+        };
         if let (Some(coverage), Some(resize)) = (&coverage, &route.resize) {
             let barrier = Coverage::of(&resize.barrier)?;
             let (seq, barrier) = barrier.steps.last().expect("a barrier has a step");
@@ -43,6 +46,22 @@ impl State {
         }
         let route = self.routes.get_mut(&lease.route).expect("found above");
         let unblocked = route.parked.settle(settlement, &self.log, is_repeated, now);
-        Ok(Settled { unblocked, horizon: snapshot::horizon(&view) })
+        Ok(Settled { unblocked, horizon: snapshot::horizon(&view), entry })
+    }
+
+    fn check_settlement(
+        &mut self,
+        lease: &Lease,
+        settlement: &Settlement,
+    ) -> Result<(), StoreError> {
+        let lineage = self.lineage();
+        self.route(&lease.route, "settle")?;
+        let Self { routes, log, .. } = self;
+        let shard = routes.get_mut(&lease.route).and_then(|route| route.shard(lease.shard));
+        let (Some(shard), Some(evidence)) = (shard, &settlement.evidence) else { return Ok(()) };
+        let position = settlement.position.clone().unwrap_or_default();
+        let is_known =
+            Present { lineage, log }.has(shard, evidence, &position)? && shard.epoch >= lease.epoch;
+        if is_known { Ok(()) } else { Err(rewound(&lease.route, "settle")) }
     }
 }

@@ -20,11 +20,17 @@ impl State {
             version: relay.beat.version.clone(),
             seen_seconds_ago: now.saturating_sub(relay.seen_at).as_secs_f64(),
         });
-        Status {
+        let mut status = Status {
             routes: self.routes.values().map(|route| self.route_status(route, now)).collect(),
             relays: relays.collect(),
             unrouted: self.unrouted(),
+            rewinds: self.rewinds.iter().rev().map(|rewind| rewind.status(now)).collect(),
+        };
+        for (id, relay) in self.relays.iter().filter(|(_, relay)| relay.expires_at > now) {
+            let seen_ago = now.saturating_sub(relay.seen_at).as_secs_f64();
+            status.add_pauses(id, &relay.beat.paused, seen_ago);
         }
+        status
     }
 
     fn route_status(&self, route: &Route, now: Duration) -> RouteStatus {
@@ -34,12 +40,15 @@ impl State {
         let pending = self.log.seq_last().saturating_sub(behind);
         RouteStatus {
             name: route.name.clone(),
+            registered: true,
             topics: route.topics.iter().map(ToString::to_string).collect(),
             leases,
             pending: u64::try_from(pending).unwrap_or(0),
             oldest_pending_age_seconds: self.oldest_age(route, now).as_secs_f64(),
             retrying: route.parked.count(ParkState::Retrying),
+            oldest_retrying_age_seconds: route.parked.oldest_retrying(now).as_secs_f64(),
             dead: route.parked.count(ParkState::Dead),
+            paused: None,
         }
     }
 

@@ -1,6 +1,6 @@
--- dead: dead letters that match the filter (route ?, JSON array of ids ? thrice, topic ?, class ?,
--- each NULL for any, and each but the ids given twice), discarded ones only by id; the first ? of
--- them.
+-- dead: dead letters, or those in another state ?, that match the filter (route ?, JSON array of ids ?
+-- thrice, topic ?, class ?, each NULL for any, and each but the ids given twice), discarded ones only
+-- by id (dead or not ? again); the first ? of them.
 -- Concurrency: reads. Index: posthaste_parked_state, or posthaste_parked_id.
 SELECT
     parked.seq,
@@ -32,7 +32,7 @@ FROM (
         route,
         seq
     FROM posthaste_parked
-    WHERE (state = 'dead' OR (state = 'discarded' AND ? IS NOT NULL))
+    WHERE (state = ? OR (state = 'discarded' AND ? = 'dead' AND ? IS NOT NULL))
         AND (? IS NULL OR route = ?)
         AND (
             ? IS NULL

@@ -1,12 +1,13 @@
--- dead_matching: which dead letters match the filter (as for dead), with their keys.
--- Concurrency: with the routes' leases locked, so nothing of it is being tried or changed.
+-- dead_matching: which messages in state ? match the filter (as for dead), with their keys.
+-- Concurrency: reads; then again with the leases of their routes locked, so that nothing of it is being
+-- tried or changed.
 -- Index: posthaste_parked_state, or posthaste_parked_id.
 SELECT
     route,
     seq,
     `key`
 FROM posthaste_parked
-WHERE state = 'dead'
+WHERE state = ?
     AND (? IS NULL OR route = ?)
     AND (
         ? IS NULL

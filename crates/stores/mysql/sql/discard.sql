@@ -1,4 +1,4 @@
--- discard: the dead letters of the seqs in the JSON array ?, of route ?, are given up by ? because
+-- discard: the parked messages of the seqs in the JSON array ?, of route ?, are given up by ? because
 -- of ?.
 -- Concurrency: in the transaction that found them, with the routes' leases locked. Index: primary key.
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (seq BIGINT PATH '$')) AS wanted
@@ -7,6 +7,7 @@ STRAIGHT_JOIN posthaste_parked AS parked FORCE INDEX (PRIMARY)
 SET
     parked.state = 'discarded',
     parked.blocks = 0,
+    parked.next_attempt_at = NULL,
     parked.state_at = UTC_TIMESTAMP(6),
     parked.acted_by = ?,
     parked.acted_why = ?

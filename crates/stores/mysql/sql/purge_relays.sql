@@ -1,4 +1,6 @@
--- purge_relays: forgets relays that were not heard of for an hour after they should have been.
--- Concurrency: rows that nobody writes any more. Index: none, a row per relay.
-DELETE FROM posthaste_relay
-WHERE expires_at <= UTC_TIMESTAMP(6) - INTERVAL 1 HOUR
+-- purge_relays: forgets the relays whose ids are in the JSON array ?.
+-- Concurrency: in the transaction of purge_relays_scan, which locked them. Index: primary key (one
+-- lookup a row).
+DELETE relay
+FROM JSON_TABLE(?, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS gone
+STRAIGHT_JOIN posthaste_relay AS relay FORCE INDEX (PRIMARY) ON relay.id = gone.id

@@ -1,5 +1,5 @@
 -- status_parked: parked messages of route ? that are retrying, and that are dead (route ? again),
--- each counted up to 10,000.
+-- each counted up to 10,000, and for how many microseconds the oldest is retrying (route ? again).
 -- Concurrency: reads. Index: posthaste_parked_state.
 SELECT
     (
@@ -17,4 +17,11 @@ SELECT
             FROM posthaste_parked
             WHERE route = ? AND state = 'dead'
             LIMIT 10000) AS dead
-    )
+    ),
+    COALESCE(
+        (
+            SELECT TIMESTAMPDIFF(MICROSECOND, MIN(state_at), UTC_TIMESTAMP(6))
+            FROM posthaste_parked FORCE INDEX (posthaste_parked_state)
+            WHERE route = ? AND state = 'retrying'
+        ),
+        0)

@@ -3,7 +3,10 @@
 use posthaste_core::{Message, StoreError};
 use sqlx::{Connection, MySqlConnection, QueryBuilder};
 
-use crate::{error::Fault, row::headers_to_json};
+use crate::{
+    error::{Fault, is_savepoint_missing, store_error},
+    row::headers_to_json,
+};
 
 /// Messages of one statement, at most: a server takes 65,535 values.
 const MESSAGES_MAX: usize = 5_000;
@@ -15,12 +18,14 @@ const BYTES_MAX: usize = 4 << 20;
 /// statement (one for every 5,000 messages or 4 MiB). They exist once that transaction commits, and
 /// never if it does not.
 ///
-/// The transaction must be one that sqlx began ([`Connection::begin`], `Pool::begin`).
+/// The transaction must be one that sqlx began ([`Connection::begin`], `Pool::begin`) or that
+/// [`begin`](crate::begin) did. A round trip asks the server whether the transaction is still there.
 ///
 /// # Errors
 /// Kind `Refused` for a message that breaks a limit, and for a connection that is not in a
-/// transaction: the message would be there even if the business rows were not. Then nothing was
-/// written. After any other error roll the transaction back.
+/// transaction: the message would be there even if the business rows were not. Kind `NotCommitted`
+/// where the server has rolled the transaction back, for example because of a deadlock. Then nothing
+/// was written. After any other error roll the transaction back.
 pub async fn enqueue(
     connection: &mut MySqlConnection,
     messages: &[Message],
@@ -31,6 +36,14 @@ pub async fn enqueue(
              then commit",
         )
         .of("enqueue"));
+    }
+    let check = sqlx::raw_sql(include_str!("../sql/enqueue_check.sql"));
+    match check.execute(&mut *connection).await {
+        Ok(_) => {}
+        Err(error) if is_savepoint_missing(&error) => {
+            return Err(StoreError::not_committed("enqueue"));
+        }
+        Err(error) => return Err(store_error("enqueue", error)),
     }
     insert(connection, messages).await.map_err(|fault| fault.of("enqueue"))
 }

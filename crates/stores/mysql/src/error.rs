@@ -29,6 +29,16 @@ impl Fault {
         )
     }
 
+    /// The log is not the one the caller's lease was granted in.
+    pub(crate) fn rewound() -> Self {
+        Self::Store(
+            Kind::Rewound,
+            "the log went back in time since the lease was granted: a replica was promoted, a \
+             backup restored, or another server answers"
+                .to_owned(),
+        )
+    }
+
     /// A route that was never registered.
     pub(crate) fn unknown_route(route: &str) -> Self {
         Self::refused(format!(
@@ -72,6 +82,11 @@ impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         Self::Database(error)
     }
+}
+
+/// Whether a savepoint was named that does not exist.
+pub(crate) fn is_savepoint_missing(error: &sqlx::Error) -> bool {
+    server_error(error).is_some_and(|error| error.number() == 1305)
 }
 
 fn server_error(error: &sqlx::Error) -> Option<&MySqlDatabaseError> {
@@ -149,7 +164,12 @@ fn database_error(operation: &'static str, error: sqlx::Error) -> StoreError {
             let message = "the table refuses a value of the request";
             return StoreError::new(Kind::Refused, operation, message);
         }
-        1205 => (Kind::Unavailable, "another transaction kept a lock for too long".to_owned()),
+        // The second where a statement does not wait at all, on MySQL; MariaDB has one for both.
+        1205 | 3572 => (
+            Kind::Unavailable,
+            "another session holds a lock that this call needs; SHOW ENGINE INNODB STATUS shows which"
+                .to_owned(),
+        ),
         1213 => (Kind::Unavailable, "it met another transaction again and again".to_owned()),
         // Disk or table full, connections exhausted, shutting down, killed, a node out of its
         // cluster, a commit that the cluster undid.

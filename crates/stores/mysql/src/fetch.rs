@@ -6,11 +6,12 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use posthaste_core::{Batch, Fetch, Fetched, Message, Seq, Shard, TopicPattern, bucket};
+use posthaste_core::{Batch, Fetch, Fetched, Message, Seq, Shard, TopicPattern, Witness, bucket};
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
     error::Fault,
+    rewind,
     row::{self, CREATED, MORE, SEQ},
 };
 
@@ -34,7 +35,8 @@ pub(crate) async fn fetch(
     let after = fetch.after.seq();
     let until = fetch.until.as_ref().map_or(Seq::MAX, |until| until.seq());
     let lines = scan(connection, fetch, &route, until).await?;
-    check_epoch(connection, fetch).await?;
+    check_holder(connection, fetch).await?;
+    let witness = lines.last().map(|line| Witness { seq: line.seq, id: line.message.id });
     let last = lines.last().map_or(after, |line| line.seq);
     let selection = select(fetch, &route.topics, lines);
     let cut = selection.cut;
@@ -44,7 +46,7 @@ pub(crate) async fn fetch(
     let messages = load(connection, &route, selection.lines).await?;
     let is_all = cut.is_none() && fetch.until.is_none();
     Ok(Read {
-        batch: Batch { messages, end, snapshot: "".into(), more: cut.is_some() },
+        batch: Batch { messages, end, snapshot: "".into(), more: cut.is_some(), witness },
         is_behind: is_all && (is_backlog || has_more(connection, end).await?),
         log_end: route.log_end,
     })
@@ -79,15 +81,15 @@ impl Route {
 }
 
 /// Whether what was read is what comes next: another holder may have passed, and retention removed, rows
-/// before it.
-async fn check_epoch(connection: &mut MySqlConnection, fetch: &Fetch) -> Result<(), Fault> {
-    let Some(epoch) = fetch.epoch else { return Ok(()) };
-    let latest: Option<i64> = sqlx::query_scalar(include_str!("../sql/fetch_epoch.sql"))
-        .bind(fetch.route.as_bytes())
-        .bind(fetch.shard.index)
-        .fetch_optional(connection)
-        .await?;
-    if latest == Some(epoch) { Ok(()) } else { Err(Fault::fenced()) }
+/// before it, or the log may be another one than the holder knows.
+async fn check_holder(connection: &mut MySqlConnection, fetch: &Fetch) -> Result<(), Fault> {
+    if fetch.epoch.is_none() && fetch.evidence.is_none() {
+        return Ok(());
+    }
+    let evidence = fetch.evidence.as_ref();
+    let witness = evidence.and_then(|evidence| evidence.witness);
+    let present = rewind::read(connection, &fetch.route, fetch.shard.index, witness).await?;
+    present.check(fetch.epoch, evidence, &fetch.after)
 }
 
 /// Whether there are messages beyond this end of the log: in the outbox, or moved since the log was

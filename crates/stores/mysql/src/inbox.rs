@@ -2,16 +2,15 @@
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Failure, InboxConnection, LaneKey, Letter, MessageId, StoreError, StoreErrorKind, Tally,
+    Failure, InboxConnection, LaneKey, LanePage, Letter, MessageId, PageRange, PagesWanted, Shard,
+    StoreError, Tally,
 };
-use sqlx::{
-    Connection, MySql, MySqlConnection, MySqlPool, QueryBuilder, Transaction,
-    mysql::MySqlArguments, query::Query,
-};
+use sqlx::{Connection, MySql, MySqlConnection, QueryBuilder, mysql::MySqlArguments, query::Query};
 use uuid::Uuid;
 
 use crate::{
     error::{Fault, store_error},
+    pages,
     row::headers_to_json,
 };
 
@@ -45,28 +44,6 @@ impl<'c> Inbox<'c> {
         let done = query.execute(&mut *self.connection).await;
         done.map(|done| done.rows_affected()).map_err(|error| store_error(operation, error))
     }
-}
-
-/// Begins a transaction for a handler. In a task of its own, because a `begin` of sqlx that is
-/// cancelled leaves the connection inside a transaction, and the pool is the application's.
-///
-/// # Errors
-/// When there is no connection to be had.
-pub async fn begin(pool: &MySqlPool) -> Result<Transaction<'static, MySql>, StoreError> {
-    let pool = pool.clone();
-    match tokio::spawn(async move { pool.begin().await }).await {
-        Ok(begun) => begun.map_err(|error| store_error("begin", error)),
-        Err(ended) => Err(Fault::internal(ended).of("begin")),
-    }
-}
-
-/// Commits a handler's transaction.
-///
-/// # Errors
-/// Kind `Unavailable` where it is not known whether it was committed: the message comes again and is
-/// then found to be handled, or is handled.
-pub async fn commit(transaction: Transaction<'static, MySql>) -> Result<(), StoreError> {
-    transaction.commit().await.map_err(|error| store_error("commit", error))
 }
 
 /// What a driver's error in a handler means to its runner: kind `Unavailable` says nothing about the
@@ -146,12 +123,39 @@ impl InboxConnection for Inbox<'_> {
             .bind(tally.impossible.cast_signed());
         match self.execute("write_lane", of_lane(update, lane)).await? {
             1 => Ok(()),
-            _ => Err(StoreError::new(
-                StoreErrorKind::Internal,
-                "write_lane",
-                "the lane was written without being locked first; this is a bug",
-            )),
+            // The row was locked in this transaction: it is gone together with the transaction.
+            _ => Err(StoreError::not_committed("write_lane")),
         }
+    }
+
+    async fn read_pages(
+        &mut self,
+        lane: &LaneKey,
+        wanted: &PagesWanted,
+    ) -> Result<Vec<LanePage>, StoreError> {
+        let read = pages::read(self.connection, lane, wanted).await;
+        read.map_err(|error| store_error("read_pages", error))
+    }
+
+    async fn write_pages(
+        &mut self,
+        lane: &LaneKey,
+        shard: Shard,
+        pages: &[LanePage],
+    ) -> Result<(), StoreError> {
+        let written = pages::write(self.connection, lane, shard, pages).await;
+        written.map_err(|error| store_error("write_pages", error))
+    }
+
+    async fn remove_pages(
+        &mut self,
+        lane: &LaneKey,
+        shard: Shard,
+        range: PageRange,
+        limit: u32,
+    ) -> Result<i64, StoreError> {
+        let removed = pages::remove(self.connection, lane, shard, range, limit).await;
+        removed.map_err(|error| store_error("remove_pages", error))
     }
 
     async fn accept_log(&mut self, lane: &LaneKey, source: &str) -> Result<bool, StoreError> {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Claim, Grant, Lease, Position, Shard};
+use posthaste_core::{Claim, Evidence, Grant, Lease, Position, Settlement, Shard};
 use sqlx::{MySqlConnection, Row};
 use uuid::Uuid;
 
 use crate::{
     error::Fault,
-    parked, route,
+    parked, rewind, route,
     row::{self, micros},
 };
 
@@ -33,6 +33,9 @@ pub(crate) async fn acquire(
     connection: &mut MySqlConnection,
     claim: &Claim,
 ) -> Result<Option<Grant>, Fault> {
+    if let Some(rewound) = claim.rewound {
+        rewind::realign(connection, claim, rewound).await?;
+    }
     let mut split = route::read(connection, &claim.route).await?;
     if split.as_ref().is_some_and(|split| split.barrier.is_some()) {
         // Only now, because locks are taken on the route before its leases, and never needlessly.
@@ -45,7 +48,10 @@ pub(crate) async fn acquire(
     let Some(epoch) = take(connection, claim).await? else {
         return Ok(None);
     };
-    let position = last_position(connection, &claim.route, claim.shard).await?;
+    mark(connection, &claim.route, claim.shard, epoch - 1).await?;
+    let latest = last_position(connection, &claim.route, claim.shard).await?;
+    let present = rewind::read(connection, &claim.route, claim.shard.index, None).await?;
+    let position = rewind::bounded(connection, claim, &present, latest).await?;
     let until = match &split.barrier {
         // A holder from before the resize knew of no stop and may have read past it; then the stop
         // moves to the present end of the log, where no shard has been yet, rather than sending
@@ -60,7 +66,8 @@ pub(crate) async fn acquire(
     let log = log(connection, &claim.route).await?;
     let Claim { route, shard, relay, .. } = claim.clone();
     let lease = Lease { route, shard, relay, epoch };
-    Ok(Some(Grant { lease, position, until, blocked, log, undelivered }))
+    let evidence = Evidence { entry: present.entry(), ..Evidence::default() };
+    Ok(Some(Grant { lease, position, until, blocked, log, undelivered, evidence }))
 }
 
 /// Which log the route reads. With the lease taken, so that it goes with the topics.
@@ -70,12 +77,22 @@ async fn log(connection: &mut MySqlConnection, route: &str) -> Result<Uuid, Faul
         .bind(Uuid::new_v4().to_string())
         .execute(&mut *connection)
         .await?;
+    let log = read_log(connection, route).await?;
+    log.ok_or_else(|| Fault::internal("a log's name cannot be drawn"))
+}
+
+/// The name of the log that the route reads, if one was drawn.
+pub(crate) async fn read_log(
+    connection: &mut MySqlConnection,
+    route: &str,
+) -> Result<Option<Uuid>, Fault> {
     let row = sqlx::query(include_str!("../sql/read_log.sql"))
         .bind(route.as_bytes())
-        .fetch_one(connection)
+        .fetch_optional(connection)
         .await?;
-    let text = row::text(&row, 0)?.unwrap_or_default();
-    text.parse().map_err(|_| Fault::internal("a log's identity cannot be read"))
+    let text = row.map(|row| row::text(&row, 0)).transpose()?.flatten();
+    let log = text.map(|text| text.parse()).transpose();
+    log.map_err(|_| Fault::internal("a log's identity cannot be read"))
 }
 
 async fn take(connection: &mut MySqlConnection, claim: &Claim) -> Result<Option<i64>, Fault> {
@@ -95,6 +112,23 @@ async fn take(connection: &mut MySqlConnection, claim: &Claim) -> Result<Option<
         .fetch_one(connection)
         .await?;
     Ok(Some(epoch))
+}
+
+/// Keeps settlements of an epoch out that another node of a cluster has committed and that are not
+/// here yet; `sql/mark_lease.sql` says how.
+pub(crate) async fn mark(
+    connection: &mut MySqlConnection,
+    route: &str,
+    shard: Shard,
+    epoch: i64,
+) -> Result<(), Fault> {
+    sqlx::query(include_str!("../sql/mark_lease.sql"))
+        .bind(epoch)
+        .bind(route.as_bytes())
+        .bind(shard.index)
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 /// How far a shard has got, as far as it was written down.
@@ -136,9 +170,10 @@ pub(crate) async fn renew(
         .bind(lease.shard.index)
         .bind(lease.relay.to_string())
         .bind(lease.epoch)
-        .execute(connection)
+        .execute(&mut *connection)
         .await?;
     if done.rows_affected() == 0 {
+        rewind::refuse(connection, lease, &Settlement::default()).await?;
         return Err(Fault::fenced());
     }
     Ok(())

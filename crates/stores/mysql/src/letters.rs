@@ -123,12 +123,17 @@ impl InboxStore for MySqlStore {
 
     async fn forget_log(&self, consumer: &str, log: Uuid) -> Result<u64, StoreError> {
         let argument = (consumer.to_owned(), log);
-        self.statements("forget_log", argument, |connection, argument| {
+        self.transaction("forget_log", argument, |connection, argument| {
             Box::pin(async move {
-                let forget = sqlx::query(include_str!("../sql/inbox_forget_log.sql"))
-                    .bind(argument.0.as_bytes())
-                    .bind(argument.1.as_bytes().to_vec());
-                Ok(forget.execute(connection).await?.rows_affected())
+                let of_log = |sql: &'static str| {
+                    let (consumer, log) = (argument.0.as_bytes(), argument.1.as_bytes());
+                    sqlx::query(sql).bind(consumer.to_vec()).bind(log.to_vec())
+                };
+                let lanes = of_log(include_str!("../sql/inbox_forget_log.sql"));
+                let lanes = lanes.execute(&mut *connection).await?.rows_affected();
+                let pages = of_log(include_str!("../sql/inbox_forget_pages.sql"));
+                pages.execute(connection).await?;
+                Ok(lanes)
             })
         })
         .await

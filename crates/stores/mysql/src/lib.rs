@@ -16,6 +16,7 @@
 //! | `sequence.rs`, `fetch.rs` | writing and reading the log |
 //! | `settle.rs`, `parked.rs` | progress, parked messages, dead letters |
 //! | `lease.rs`, `route.rs` | who serves what |
+//! | `rewind.rs` | noticing that the log went back in time |
 //! | `inbox.rs`, `letters.rs` | what consumers have handled, and what they could not |
 //! | `purge.rs`, `status.rs`, `examine.rs` | retention, the picture for people, doctor |
 //! | `sql/*.sql` | every statement, with its purpose, concurrency and index |
@@ -25,12 +26,16 @@ mod enqueue;
 mod error;
 mod examine;
 mod fetch;
+mod guarded;
 mod inbox;
+mod journal;
 mod lease;
 mod letters;
 mod migrate;
+mod pages;
 mod parked;
 mod purge;
+mod rewind;
 mod route;
 mod row;
 mod sequence;
@@ -45,17 +50,20 @@ use std::{
 };
 
 use async_trait::async_trait;
+use journal::Place;
 use posthaste_core::{
     Batch, Claim, Due, Fetch, Finding, Grant, Horizon, Layout, Lease, Message, ParkedFilter,
     ParkedView, Purged, RelayBeat, Retention, RouteSpec, Seq, Settled, Settlement, Snapshot,
-    Status, Store, StoreCapabilities, StoreError,
+    Status, Store, StoreCapabilities, StoreError, refused_url,
 };
 use sqlx::MySqlPool;
 use transaction::{Call, Scope};
 
 pub use crate::{
+    connect::check_url,
     enqueue::enqueue,
-    inbox::{Inbox, begin, commit, handler_error},
+    guarded::{Guarded, begin},
+    inbox::{Inbox, handler_error},
     migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations},
 };
 
@@ -78,6 +86,8 @@ pub struct MySqlStore {
     /// How far [`Store::purge`] has looked, so that rows it must keep are not looked at every time.
     /// Lost with the process, which costs one sweep. A plain mutex: held for an assignment only.
     swept: Arc<Mutex<purge::Swept>>,
+    /// How far journals have been thinned. Likewise.
+    thinned: Arc<Mutex<journal::Thinned>>,
 }
 
 impl MySqlStore {
@@ -89,17 +99,23 @@ impl MySqlStore {
     }
 
     fn with(pool: MySqlPool) -> Self {
-        Self { pool, deadline: DEADLINE_DEFAULT, sequencer: Arc::default(), swept: Arc::default() }
+        Self {
+            pool,
+            deadline: DEADLINE_DEFAULT,
+            sequencer: Arc::default(),
+            swept: Arc::default(),
+            thinned: Arc::default(),
+        }
     }
 
     /// A store on a small pool of its own. To another machine the connection is encrypted unless the
     /// URL names another `ssl-mode`.
     ///
     /// # Errors
-    /// Kind `Refused` for a URL that cannot be read or a database that does not exist, `Denied` for
-    /// credentials that are wrong, `Unavailable` where the server cannot be reached.
+    /// Kind `Refused` for a URL that [`check_url`] refuses or a database that does not exist,
+    /// `Denied` for credentials that are wrong, `Unavailable` where the server cannot be reached.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let options = connect::options(url)?;
+        let options = connect::options(url).map_err(|invalid| refused_url(&invalid))?;
         connect::probe(&options).await?;
         Ok(Self::with(connect::pool(options)))
     }
@@ -160,6 +176,48 @@ impl MySqlStore {
 impl fmt::Debug for MySqlStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MySqlStore").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+impl MySqlStore {
+    /// Thins every shard's journal, a piece at a time, and says how many entries went.
+    async fn thin(&self, retention: Duration) -> Result<u64, StoreError> {
+        let shards =
+            self.statements("purge", (), |connection, _| Box::pin(journal::shards(connection)));
+        let mut removed = 0;
+        for shard in shards.await? {
+            removed += self.thin_shard(retention, shard).await?;
+        }
+        Ok(removed)
+    }
+
+    async fn thin_shard(
+        &self,
+        retention: Duration,
+        shard: journal::Shard,
+    ) -> Result<u64, StoreError> {
+        let thinned = || self.thinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let resumed = thinned().get(&shard).copied().unwrap_or_default();
+        let (mut place, mut removed) = (Place::default(), 0);
+        for _ in 0..journal::LOOKS_MAX {
+            let argument = (retention, shard.clone(), place);
+            let look = self.statements("purge", argument, |connection, argument| {
+                Box::pin(async move {
+                    let (retention, shard, place) = &*argument;
+                    let look = journal::look(connection, *retention, shard, *place).await?;
+                    let removed = journal::remove(connection, shard, &look).await?;
+                    Ok((look, removed))
+                })
+            });
+            let (look, gone) = look.await?;
+            removed += gone;
+            thinned().insert(shard.clone(), look.end(resumed));
+            match look.next(resumed) {
+                Some(next) => place = next,
+                None => break,
+            }
+        }
+        Ok(removed)
     }
 }
 
@@ -227,13 +285,16 @@ impl Store for MySqlStore {
         let is_free = self.statements("acquire", claim.clone(), |connection, claim| {
             Box::pin(async move { lease::is_free(connection, &claim).await })
         });
-        if !is_free.await? {
+        if claim.rewound.is_none() && !is_free.await? {
             return Ok(None);
         }
-        self.transaction("acquire", claim.clone(), |connection, claim| {
+        let grant = self.transaction("acquire", claim.clone(), |connection, claim| {
             Box::pin(async move { lease::acquire(connection, &claim).await })
-        })
-        .await
+        });
+        let grant = grant.await?;
+        // What this process knew of the log may be from another history.
+        self.sequencer.forget().await;
+        Ok(grant)
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<(), StoreError> {
@@ -266,17 +327,13 @@ impl Store for MySqlStore {
 
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError> {
         let argument = (lease.clone(), settlement.clone());
-        let Settlement { position, park, repark, delivered } = settlement;
-        if let Some(position) = position
-            && park.is_empty()
-            && repark.is_empty()
-            && delivered.is_empty()
-        {
-            let argument = (lease.clone(), position.clone());
+        let Settlement { position, park, repark, delivered, .. } = settlement;
+        if position.is_some() && park.is_empty() && repark.is_empty() && delivered.is_empty() {
             let advance = self.statements("settle", argument, |connection, argument| {
                 Box::pin(async move { settle::advance(connection, &argument.0, &argument.1).await })
             });
-            return advance.await.map(|()| Settled::default());
+            let entry = advance.await?;
+            return Ok(Settled { entry, ..Settled::default() });
         }
         self.transaction("settle", argument, |connection, argument| {
             Box::pin(async move { settle::settle(connection, &argument.0, &argument.1).await })
@@ -330,6 +387,8 @@ impl Store for MySqlStore {
     }
 
     async fn purge(&self, retention: Retention, rows_max: u32) -> Result<Purged, StoreError> {
+        // First, so that a long journal, which makes what follows slow, gets shorter in every round.
+        let progress = self.thin(retention.delivered).await?;
         let swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let sweep =
             self.statements("purge", (swept, retention, rows_max), |connection, argument| {
@@ -338,15 +397,17 @@ impl Store for MySqlStore {
                     purge::sweep(connection, swept, *retention, *rows_max).await
                 })
             });
-        let argument = (sweep.await?, retention, rows_max);
-        let purge = self.statements("purge", argument, |connection, argument| {
-            Box::pin(async move {
-                let (sweep, retention, rows_max) = &*argument;
-                purge::purge(connection, sweep, *retention, *rows_max).await
-            })
+        let remove = self.statements("purge", (sweep.await?, retention), |connection, argument| {
+            Box::pin(async move { purge::remove(connection, &argument.0, argument.1).await })
         });
-        let (purged, swept) = purge.await?;
+        // Where a lock keeps the log from being cleaned, the rest is cleaned first.
+        let removed = remove.await;
+        let tidy = self.statements("purge", (retention, rows_max), |connection, argument| {
+            Box::pin(async move { purge::tidy(connection, argument.0, argument.1).await })
+        });
+        let discarded = tidy.await?;
+        let (messages, swept) = removed?;
         *self.swept.lock().unwrap_or_else(PoisonError::into_inner) = swept;
-        Ok(purged)
+        Ok(Purged { messages, discarded, progress })
     }
 }

@@ -59,6 +59,30 @@ pub const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0003_inbox.up.sql"),
         down: include_str!("../migrations/0003_inbox.down.sql"),
     },
+    Migration {
+        number: 4,
+        name: "0004_exact_enqueue_bounded_calls",
+        up: include_str!("../migrations/0004_exact_enqueue_bounded_calls.up.sql"),
+        down: include_str!("../migrations/0004_exact_enqueue_bounded_calls.down.sql"),
+    },
+    Migration {
+        number: 5,
+        name: "0005_inbox_page",
+        up: include_str!("../migrations/0005_inbox_page.up.sql"),
+        down: include_str!("../migrations/0005_inbox_page.down.sql"),
+    },
+    Migration {
+        number: 6,
+        name: "0006_trouble",
+        up: include_str!("../migrations/0006_trouble.up.sql"),
+        down: include_str!("../migrations/0006_trouble.down.sql"),
+    },
+    Migration {
+        number: 7,
+        name: "0007_rewind",
+        up: include_str!("../migrations/0007_rewind.up.sql"),
+        down: include_str!("../migrations/0007_rewind.down.sql"),
+    },
 ];
 
 /// Brings the tables to the version of this program and returns the names of the migrations that
@@ -127,7 +151,7 @@ async fn locked(
 pub async fn adopt(pool: &MySqlPool) -> Result<(), StoreError> {
     transaction::run(pool, "adopt", DEADLINE, Scope::Transaction, (), |connection, _| {
         Box::pin(async move {
-            route::lock_leases(connection, None).await?;
+            route::lock_all_leases(connection).await?;
             for sql in
                 [include_str!("../sql/adopt_leases.sql"), include_str!("../sql/adopt_logs.sql")]
             {

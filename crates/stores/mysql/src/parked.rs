@@ -12,7 +12,7 @@ use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
     error::Fault,
-    route::lock_leases,
+    route::{lock_leases, mark_leases},
     row::{self, CREATED, MORE, SEQ, hex_array, json_array},
 };
 
@@ -83,13 +83,12 @@ pub(crate) async fn undelivered(
     route: &str,
     shard: Shard,
 ) -> Result<Vec<Seq>, Fault> {
-    Ok(sqlx::query_scalar(include_str!("../sql/undelivered.sql"))
-        .bind(route.as_bytes())
-        .bind(shard.of)
-        .bind(shard.index)
-        .bind(i64::try_from(FLOOR_MISSING_MAX + 1).unwrap_or(i64::MAX))
-        .fetch_all(connection)
-        .await?)
+    let seqs_max = i64::try_from(FLOOR_MISSING_MAX + 1).unwrap_or(i64::MAX);
+    let mut query = sqlx::query_scalar(include_str!("../sql/undelivered.sql"));
+    for _state in ["retrying", "dead"] {
+        query = query.bind(route.as_bytes()).bind(shard.of).bind(shard.index).bind(seqs_max);
+    }
+    Ok(query.bind(seqs_max).fetch_all(connection).await?)
 }
 
 /// The heads and those queued behind them, key by key. Every head has its place before followers
@@ -172,6 +171,8 @@ pub(crate) async fn dead(
 ) -> Result<Vec<ParkedView>, Fault> {
     let filter = Filter::of(filter);
     let rows = sqlx::query(include_str!("../sql/dead.sql"))
+        .bind(filter.state)
+        .bind(filter.state)
         .bind(&filter.ids)
         .bind(&filter.route)
         .bind(&filter.route)
@@ -223,6 +224,9 @@ pub(crate) async fn redrive(
     filter: &ParkedFilter,
     by: &str,
 ) -> Result<u64, Fault> {
+    if filter.is_retrying {
+        return Ok(0);
+    }
     let letters = Letters::lock(connection, filter).await?;
     for (route, seqs) in letters.chunks() {
         sqlx::query(include_str!("../sql/redrive.sql"))
@@ -252,21 +256,37 @@ pub(crate) async fn discard(
             .execute(&mut *connection)
             .await?;
     }
+    if filter.is_retrying {
+        letters.fence(connection).await?;
+    }
     letters.order_keys(connection).await
 }
 
-/// Dead letters that a person means, by route.
+/// Parked messages that a person means, by route.
 #[derive(Default)]
 struct Letters {
     routes: BTreeMap<String, (Vec<Seq>, BTreeSet<String>)>,
 }
 
 impl Letters {
-    /// Finds them, and keeps settlements of their routes out until the transaction ends.
+    /// Finds them, and keeps settlements of their routes out until the transaction ends. Of no other
+    /// route: one whose lease somebody keeps locked does not stop the rest.
     async fn lock(connection: &mut MySqlConnection, filter: &ParkedFilter) -> Result<Self, Fault> {
-        lock_leases(connection, filter.route.as_deref()).await?;
         let filter = Filter::of(filter);
+        let found = Self::find(connection, &filter).await?;
+        for route in found.routes.keys() {
+            lock_leases(connection, route).await?;
+            mark_leases(connection, route).await?;
+        }
+        // Again: what was found may have been decided about by another.
+        let mut letters = Self::find(connection, &filter).await?;
+        letters.routes.retain(|route, _| found.routes.contains_key(route));
+        Ok(letters)
+    }
+
+    async fn find(connection: &mut MySqlConnection, filter: &Filter) -> Result<Self, Fault> {
         let rows = sqlx::query(include_str!("../sql/dead_matching.sql"))
+            .bind(filter.state)
             .bind(&filter.route)
             .bind(&filter.route)
             .bind(&filter.ids)
@@ -293,6 +313,17 @@ impl Letters {
         })
     }
 
+    /// Ends the leases of their routes, whose holders may be trying them.
+    async fn fence(&self, connection: &mut MySqlConnection) -> Result<(), Fault> {
+        for route in self.routes.keys() {
+            sqlx::query(include_str!("../sql/fence_leases.sql"))
+                .bind(route.as_bytes())
+                .execute(&mut *connection)
+                .await?;
+        }
+        Ok(())
+    }
+
     /// Lets their keys go on; returns how many letters there are.
     async fn order_keys(&self, connection: &mut MySqlConnection) -> Result<u64, Fault> {
         let mut count = 0;
@@ -307,6 +338,8 @@ impl Letters {
 
 /// A filter as parameters; `None` for any.
 pub(crate) struct Filter {
+    /// The state of the messages that are meant; never NULL.
+    pub(crate) state: &'static str,
     pub(crate) route: Option<Vec<u8>>,
     pub(crate) ids: Option<String>,
     pub(crate) topic: Option<Vec<u8>>,
@@ -317,7 +350,9 @@ impl Filter {
     pub(crate) fn of(filter: &ParkedFilter) -> Self {
         let bytes = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
         let ids = filter.ids.iter().map(ToString::to_string);
+        let state = if filter.is_retrying { ParkState::Retrying } else { ParkState::Dead };
         Self {
+            state: state.as_str(),
             route: bytes(&filter.route),
             ids: (!filter.ids.is_empty()).then(|| json_array(ids)),
             topic: bytes(&filter.topic),

@@ -1,9 +1,10 @@
-//! Removing what is finished: messages every route has passed for long enough, discarded dead
-//! letters, and entries of the progress journal that nothing needs. Never a row of the outbox: what
-//! is there is in no log yet.
+//! Removing what is finished: messages every route has passed for long enough, and discarded dead
+//! letters. Never a row of the outbox: what is there is in no log yet. `journal.rs` thins the journal
+//! of progress.
 
-use posthaste_core::{Purged, Retention, Seq, TopicPattern};
-use sqlx::{MySqlConnection, Row};
+use posthaste_core::{Retention, Seq, TopicPattern};
+use serde_json::json;
+use sqlx::{Connection, Executor, MySqlConnection, Row};
 
 use crate::{
     error::Fault,
@@ -71,39 +72,91 @@ pub(crate) async fn sweep(
     Ok(sweep)
 }
 
-/// Removes what a sweep found and what else is finished; returns how far the log is swept now.
-pub(crate) async fn purge(
+/// Removes what a sweep found, while no route is registered or changed; returns how much, and how far
+/// the log is swept now. Whether it may go is decided here: a sweep only saves looking at rows under
+/// the lock.
+pub(crate) async fn remove(
     connection: &mut MySqlConnection,
     sweep: &Sweep,
     retention: Retention,
-    rows_max: u32,
-) -> Result<(Purged, Swept), Fault> {
-    // Again: a route registered since the sweep has passed nothing.
-    let floor = floor(connection, retention).await?.unwrap_or(0);
+) -> Result<(u64, Swept), Fault> {
+    if sweep.seqs.is_empty() {
+        return Ok((0, sweep.swept.clone()));
+    }
+    // Of the next transaction only; then nobody inserts between rows that are locked.
+    connection.execute(sqlx::raw_sql(include_str!("../sql/purge_isolation.sql"))).await?;
+    let mut transaction = connection.begin().await?;
+    let rows = sqlx::query(include_str!("../sql/purge_lock_routes.sql"))
+        .fetch_all(&mut *transaction)
+        .await?;
+    if route::patterns(&rows)? != sweep.swept.topics {
+        // What the sweep chose by other topics may wait for a route by now.
+        transaction.rollback().await?;
+        return Ok((0, Swept::default()));
+    }
+    route::mark(&mut transaction).await?;
+    let floor = floor(&mut transaction, retention).await?.unwrap_or(0);
     let messages = sqlx::query(include_str!("../sql/purge_messages.sql"))
         .bind(json_array(sweep.seqs.iter().copied()))
         .bind(floor)
-        .execute(&mut *connection)
+        .execute(&mut *transaction)
         .await?;
-    let discarded = sqlx::query(include_str!("../sql/purge_discarded.sql"))
-        .bind(micros(retention.discarded))
-        .bind(rows_max)
-        .execute(&mut *connection)
-        .await?;
-    let progress = sqlx::query(include_str!("../sql/purge_progress.sql"))
-        .bind(micros(retention.delivered))
-        .bind(micros(retention.delivered))
-        .bind(rows_max)
-        .execute(&mut *connection)
-        .await?;
-    sqlx::query(include_str!("../sql/purge_relays.sql")).execute(connection).await?;
-    let purged = Purged {
-        messages: messages.rows_affected(),
-        discarded: discarded.rows_affected(),
-        progress: progress.rows_affected(),
-    };
+    transaction.commit().await?;
     let swept = Swept { topics: sweep.swept.topics.clone(), seq: sweep.swept.seq.min(floor) };
-    Ok((purged, swept))
+    Ok((messages.rows_affected(), swept))
+}
+
+/// Removes what is finished beside the log: discarded dead letters, of which it returns how many, relays
+/// that fell silent, and old rewinds.
+pub(crate) async fn tidy(
+    connection: &mut MySqlConnection,
+    retention: Retention,
+    rows_max: u32,
+) -> Result<u64, Fault> {
+    let mut transaction = connection.begin().await?;
+    let discarded = forget_discarded(&mut transaction, retention, rows_max).await?;
+    forget_relays(&mut transaction).await?;
+    sqlx::query(include_str!("../sql/purge_rewinds.sql")).execute(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(discarded)
+}
+
+async fn forget_discarded(
+    connection: &mut MySqlConnection,
+    retention: Retention,
+    rows_max: u32,
+) -> Result<u64, Fault> {
+    let letters: Vec<(Vec<u8>, Seq)> =
+        sqlx::query_as(include_str!("../sql/purge_discarded_scan.sql"))
+            .bind(micros(retention.discarded))
+            .bind(rows_max)
+            .fetch_all(&mut *connection)
+            .await?;
+    if letters.is_empty() {
+        return Ok(0);
+    }
+    let letters = letters.iter().map(|(route, seq)| json!([row::hex(route), seq]));
+    let done = sqlx::query(include_str!("../sql/purge_discarded.sql"))
+        .bind(json_array(letters))
+        .execute(connection)
+        .await?;
+    Ok(done.rows_affected())
+}
+
+async fn forget_relays(connection: &mut MySqlConnection) -> Result<(), Fault> {
+    let silent = sqlx::query(include_str!("../sql/purge_relays_scan.sql"))
+        .fetch_all(&mut *connection)
+        .await?;
+    let ids: Result<Vec<Option<String>>, Fault> =
+        silent.iter().map(|row| row::text(row, 0)).collect();
+    let ids = ids?;
+    if !ids.is_empty() {
+        sqlx::query(include_str!("../sql/purge_relays.sql"))
+            .bind(json_array(ids))
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
 }
 
 /// The highest seq that every shard of every route had passed when the retention time began; `None`

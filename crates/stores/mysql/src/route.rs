@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use posthaste_core::{
-    Layout, Position, RelayBeat, RelayId, RouteSpec, SHARDS_MAX, Seq, TopicPattern, bucket,
+    Layout, Pause, Position, RelayBeat, RelayId, RouteSpec, SHARDS_MAX, Seq, TopicPattern, bucket,
 };
 use serde_json::json;
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
@@ -119,14 +119,23 @@ pub(crate) async fn register(
         wanted.barrier = Some(end(connection).await?.to_string());
     }
     write(connection, &spec.name, &wanted).await?;
+    mark(connection).await?;
     Ok(wanted.layout())
+}
+
+/// Keeps a purge out that another node of a cluster has begun; `sql/mark_routes.sql` says how. Last of
+/// all, so that whoever waits for it has the routes locked already.
+pub(crate) async fn mark(connection: &mut MySqlConnection) -> Result<(), Fault> {
+    sqlx::query(include_str!("../sql/mark_routes.sql")).execute(connection).await?;
+    Ok(())
 }
 
 /// Ends the route's leases, whose holders may have read on by the old topics, and parks what no route
 /// took until now, what the route is to take from now on, and what it has passed. Before the new
 /// topics are written.
 async fn change_topics(connection: &mut MySqlConnection, spec: &RouteSpec) -> Result<(), Fault> {
-    lock_leases(connection, Some(&spec.name)).await?;
+    lock_leases(connection, &spec.name).await?;
+    mark_leases(connection, &spec.name).await?;
     let passed: Vec<Seq> =
         read_shards(connection, &spec.name).await?.into_iter().map(|(_, seq)| seq).collect();
     execute(connection, include_str!("../sql/fence_leases.sql"), &spec.name).await?;
@@ -207,8 +216,13 @@ async fn waiting_topics(
 /// The patterns of all routes.
 pub(crate) async fn topics(connection: &mut MySqlConnection) -> Result<Vec<TopicPattern>, Fault> {
     let rows = sqlx::query(include_str!("../sql/read_topics.sql")).fetch_all(connection).await?;
+    patterns(&rows)
+}
+
+/// The patterns in rows whose first column is a route's topics.
+pub(crate) fn patterns(rows: &[MySqlRow]) -> Result<Vec<TopicPattern>, Fault> {
     let mut topics = Vec::new();
-    for row in &rows {
+    for row in rows {
         topics.extend(row::topics_from(row.try_get(0)?)?);
     }
     Ok(topics)
@@ -221,11 +235,12 @@ pub(crate) async fn reshard(connection: &mut MySqlConnection, name: &str) -> Res
         return Ok(stored.layout());
     };
     let barrier = row::position(barrier)?;
-    lock_leases(connection, Some(name)).await?;
+    lock_leases(connection, name).await?;
     let present = read_shards(connection, name).await?;
     if present.iter().any(|(_, seq)| *seq != barrier.seq()) {
         return Ok(stored.layout());
     }
+    mark_leases(connection, name).await?;
     let epoch = present.iter().map(|(epoch, _)| epoch + 1).max().unwrap_or(1);
     for sql in
         [include_str!("../sql/delete_leases.sql"), include_str!("../sql/delete_progress.sql")]
@@ -300,16 +315,26 @@ async fn read_shards(
         .await?)
 }
 
-/// Keeps settlements of a route, or of all, out until the transaction ends.
+/// Keeps settlements of a route out until the transaction ends.
 pub(crate) async fn lock_leases(
     connection: &mut MySqlConnection,
-    route: Option<&str>,
+    route: &str,
 ) -> Result<(), Fault> {
-    let lock = match route {
-        Some(route) => sqlx::query(include_str!("../sql/lock_leases.sql")).bind(route.as_bytes()),
-        None => sqlx::query(include_str!("../sql/lock_all_leases.sql")),
-    };
-    lock.fetch_all(connection).await?;
+    execute(connection, include_str!("../sql/lock_leases.sql"), route).await
+}
+
+/// Keeps settlements of a route out that another node of a cluster has committed and that are not
+/// here yet; `sql/mark_lease.sql` says how. With the leases locked.
+pub(crate) async fn mark_leases(
+    connection: &mut MySqlConnection,
+    route: &str,
+) -> Result<(), Fault> {
+    execute(connection, include_str!("../sql/mark_leases.sql"), route).await
+}
+
+/// Keeps settlements of all routes out until the transaction ends.
+pub(crate) async fn lock_all_leases(connection: &mut MySqlConnection) -> Result<(), Fault> {
+    sqlx::query(include_str!("../sql/lock_all_leases.sql")).fetch_all(connection).await?;
     Ok(())
 }
 
@@ -330,15 +355,18 @@ pub(crate) async fn beat(
     ttl: Duration,
 ) -> Result<Vec<u32>, Fault> {
     let routes = json_array(relay.routes.iter().map(String::as_str));
+    let paused = Pause::to_text(&relay.paused);
     sqlx::query(include_str!("../sql/beat.sql"))
         .bind(relay.id.to_string())
         .bind(relay.name.as_bytes())
         .bind(relay.version.as_bytes())
         .bind(routes.as_bytes())
+        .bind(paused.as_bytes())
         .bind(micros(ttl))
         .bind(relay.name.as_bytes())
         .bind(relay.version.as_bytes())
         .bind(routes.as_bytes())
+        .bind(paused.as_bytes())
         .bind(micros(ttl))
         .execute(&mut *connection)
         .await?;

@@ -159,8 +159,12 @@ pub(crate) fn json_array<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> 
 
 /// Texts as a JSON array of their bytes in hex: so no character set or collation has a say.
 pub(crate) fn hex_array<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
-    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-    json_array(texts.into_iter().map(hex))
+    json_array(texts.into_iter().map(|text| hex(text.as_bytes())))
+}
+
+/// Bytes in hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -31,6 +31,11 @@ pub(crate) struct Sequencer {
 }
 
 impl Sequencer {
+    /// Forgets the last step: the log may have gone back in time since.
+    pub(crate) async fn forget(&self) {
+        *self.last.lock().await = None;
+    }
+
     /// Whether the last step left something. Where one is running it may be either way.
     pub(crate) fn is_backlog(&self) -> bool {
         self.last.try_lock().is_ok_and(|last| last.is_some_and(|step| step.is_more))

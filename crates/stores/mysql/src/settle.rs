@@ -1,23 +1,28 @@
 //! Writing progress and parked messages, all or nothing, under the lease's fence.
 
 use posthaste_core::{
-    Failure, Lease, Next, Park, ParkState, Position, Repark, Seq, Settled, Settlement, bucket,
+    Entry, Failure, Lease, Next, Park, ParkState, Repark, Seq, Settled, Settlement, bucket,
 };
 use sqlx::MySqlConnection;
 
 use crate::{
     error::Fault,
-    lease::last_position,
-    parked,
+    lease::{last_position, mark},
+    parked, rewind,
     row::{self, hex_array, json_array, micros},
 };
 
-/// A settlement of nothing but a position: one statement, which is a transaction by itself.
+/// Appends the settlement's position to the journal. One statement, which is a transaction by itself where
+/// the settlement has nothing else. Returns an entry that the journal does not end before.
 pub(crate) async fn advance(
     connection: &mut MySqlConnection,
     lease: &Lease,
-    position: &Position,
-) -> Result<(), Fault> {
+    settlement: &Settlement,
+) -> Result<Entry, Fault> {
+    let Some(position) = &settlement.position else { return Ok(Entry::default()) };
+    let evidence = settlement.evidence.as_ref();
+    let known = evidence.map(|evidence| evidence.entry);
+    let witness = evidence.and_then(|evidence| evidence.witness);
     let done = sqlx::query(include_str!("../sql/settle_position.sql"))
         .bind(position.to_string())
         .bind(position.seq())
@@ -25,12 +30,24 @@ pub(crate) async fn advance(
         .bind(lease.shard.index)
         .bind(lease.relay.to_string())
         .bind(lease.epoch)
-        .execute(connection)
+        .bind(known.map(|known| known.n))
+        .bind(position.seq())
+        .bind(known.map(|known| known.epoch))
+        .bind(known.map(|known| known.epoch))
+        .bind(known.map(|known| known.n))
+        .bind(known.map(|known| known.epoch))
+        .bind(witness.map(|witness| witness.id.to_string()))
+        .bind(witness.map(|witness| witness.seq))
+        .bind(witness.map(|witness| witness.seq))
+        .bind(witness.map(|witness| witness.seq))
+        .execute(&mut *connection)
         .await?;
     if done.rows_affected() == 0 {
+        rewind::refuse(connection, lease, settlement).await?;
         return Err(Fault::fenced());
     }
-    Ok(())
+    let earlier = known.filter(|known| known.epoch == lease.epoch);
+    Ok(Entry { epoch: lease.epoch, n: earlier.map_or(1, |known| known.n + 1) })
 }
 
 /// The settle port, in a transaction.
@@ -39,13 +56,15 @@ pub(crate) async fn settle(
     lease: &Lease,
     settlement: &Settlement,
 ) -> Result<Settled, Fault> {
-    fence(connection, lease).await?;
+    fence(connection, lease, settlement).await?;
     let is_repeated = match settlement.parks_up_to() {
         Some(position) => last_position(connection, &lease.route, lease.shard).await? == *position,
         None => false,
     };
-    if let Some(position) = &settlement.position {
-        advance(connection, lease, position).await?;
+    rewind::refuse(connection, lease, settlement).await?;
+    let entry = advance(connection, lease, settlement).await?;
+    if settlement.position.is_none() {
+        mark(connection, &lease.route, lease.shard, lease.epoch).await?;
     }
     // Before rows go: a delivered one takes its key with it.
     let keys = touched_keys(connection, lease, settlement).await?;
@@ -63,7 +82,7 @@ pub(crate) async fn settle(
             .await?;
     }
     if keys.is_empty() {
-        return Ok(Settled::default());
+        return Ok(Settled { entry, ..Settled::default() });
     }
     parked::order_keys(connection, &lease.route, &keys).await?;
     let rows = sqlx::query(include_str!("../sql/settle_unblocked.sql"))
@@ -74,18 +93,26 @@ pub(crate) async fn settle(
     let unblocked: Result<Vec<Option<String>>, Fault> =
         rows.iter().map(|row| row::text(row, 0)).collect();
     let unblocked = unblocked?.into_iter().flatten().collect();
-    Ok(Settled { unblocked, ..Settled::default() })
+    Ok(Settled { unblocked, entry, ..Settled::default() })
 }
 
-async fn fence(connection: &mut MySqlConnection, lease: &Lease) -> Result<(), Fault> {
+async fn fence(
+    connection: &mut MySqlConnection,
+    lease: &Lease,
+    settlement: &Settlement,
+) -> Result<(), Fault> {
     let row = sqlx::query(include_str!("../sql/fence.sql"))
         .bind(lease.route.as_bytes())
         .bind(lease.shard.index)
         .bind(lease.relay.to_string())
         .bind(lease.epoch)
-        .fetch_optional(connection)
+        .fetch_optional(&mut *connection)
         .await?;
-    row.map(drop).ok_or_else(Fault::fenced)
+    if row.is_none() {
+        rewind::refuse(connection, lease, settlement).await?;
+        return Err(Fault::fenced());
+    }
+    Ok(())
 }
 
 /// The keys whose parked messages a settlement changes, each once.

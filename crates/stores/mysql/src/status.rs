@@ -1,7 +1,8 @@
 //! The picture for people and monitors. Every statement reads a bounded number of rows by an index.
 
 use posthaste_core::{
-    LeaseStatus, RelayStatus, RouteStatus, Seq, Shard, Status, TopicPattern, UnroutedTopic, bucket,
+    LeaseStatus, Pause, REWINDS_MAX, RelayStatus, RewindStatus, RouteStatus, Seq, Shard, Status,
+    TopicPattern, UnroutedTopic, bucket,
 };
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
@@ -35,11 +36,66 @@ pub(crate) async fn status(connection: &mut MySqlConnection) -> Result<Status, F
         routes.push(route(connection, &log, name, &topics, row.try_get(2)?).await?);
         patterns.extend(topics);
     }
-    Ok(Status {
-        routes,
-        relays: relays(connection).await?,
-        unrouted: unrouted(connection, &patterns).await?,
-    })
+    unregistered(connection, &mut routes).await?;
+    let unrouted = unrouted(connection, &patterns).await?;
+    let rewinds = rewinds(connection).await?;
+    let mut status = Status { routes, relays: Vec::new(), unrouted, rewinds };
+    relays(connection, &mut status).await?;
+    Ok(status)
+}
+
+/// Adds the names that retrying or dead messages belong to and that are no routes.
+async fn unregistered(
+    connection: &mut MySqlConnection,
+    routes: &mut Vec<RouteStatus>,
+) -> Result<(), Fault> {
+    let mut name = String::new();
+    loop {
+        let next = sqlx::query(include_str!("../sql/status_owners.sql"))
+            .bind(name.as_bytes())
+            .fetch_one(&mut *connection)
+            .await?;
+        let Some(next) = row::text(&next, 0)? else { return Ok(()) };
+        name = next;
+        if routes.iter().any(|route| route.name == name) {
+            continue;
+        }
+        let mut route = RouteStatus::unregistered(name.clone());
+        parked(connection, &mut route).await?;
+        if route.retrying + route.dead > 0 {
+            routes.push(route);
+        }
+    }
+}
+
+/// Counts the route's parked messages.
+async fn parked(connection: &mut MySqlConnection, route: &mut RouteStatus) -> Result<(), Fault> {
+    let name = route.name.as_bytes();
+    let (retrying, dead, oldest): (i64, i64, i64) =
+        sqlx::query_as(include_str!("../sql/status_parked.sql"))
+            .bind(name)
+            .bind(name)
+            .bind(name)
+            .fetch_one(connection)
+            .await?;
+    (route.retrying, route.dead) = (count(retrying), count(dead));
+    route.oldest_retrying_age_seconds = row::duration(oldest).as_secs_f64();
+    Ok(())
+}
+
+async fn rewinds(connection: &mut MySqlConnection) -> Result<Vec<RewindStatus>, Fault> {
+    let rows = sqlx::query(include_str!("../sql/status_rewinds.sql"))
+        .bind(REWINDS_MAX)
+        .fetch_all(connection)
+        .await?;
+    let rewind = |row: &MySqlRow| {
+        Ok(RewindStatus {
+            route: row::text(row, 0)?.unwrap_or_default(),
+            seconds_ago: row::duration(row.try_get(1)?).as_secs_f64(),
+            relay: row::text(row, 2)?.unwrap_or_default(),
+        })
+    };
+    rows.iter().map(rewind).collect()
 }
 
 async fn log(connection: &mut MySqlConnection) -> Result<Log, Fault> {
@@ -56,11 +112,6 @@ async fn route(
     topics: &[TopicPattern],
     shards: u16,
 ) -> Result<RouteStatus, Fault> {
-    let (retrying, dead): (i64, i64) = sqlx::query_as(include_str!("../sql/status_parked.sql"))
-        .bind(name.as_bytes())
-        .bind(name.as_bytes())
-        .fetch_one(&mut *connection)
-        .await?;
     let leases = leases(connection, &name).await?;
     let mut oldest_micros = 0;
     for lease in &leases {
@@ -69,15 +120,16 @@ async fn route(
         oldest_micros = oldest_micros.max(oldest);
     }
     let behind = leases.iter().map(|lease| log.end - lease.seq.max(log.start)).max();
-    Ok(RouteStatus {
-        name,
+    let mut route = RouteStatus {
+        registered: true,
         topics: topics.iter().map(ToString::to_string).collect(),
         pending: count(behind.unwrap_or(0)) + count(log.outside),
         oldest_pending_age_seconds: row::duration(oldest_micros).as_secs_f64(),
-        retrying: count(retrying),
-        dead: count(dead),
         leases,
-    })
+        ..RouteStatus::unregistered(name)
+    };
+    parked(connection, &mut route).await?;
+    Ok(route)
 }
 
 async fn leases(connection: &mut MySqlConnection, name: &str) -> Result<Vec<LeaseStatus>, Fault> {
@@ -124,18 +176,22 @@ async fn oldest(
     Ok(oldest)
 }
 
-async fn relays(connection: &mut MySqlConnection) -> Result<Vec<RelayStatus>, Fault> {
+/// Adds every relay, and what those that are there say of their routes.
+async fn relays(connection: &mut MySqlConnection, status: &mut Status) -> Result<(), Fault> {
     let rows = sqlx::query(include_str!("../sql/status_relays.sql")).fetch_all(connection).await?;
     let text = |row: &MySqlRow, index| Ok::<_, Fault>(row::text(row, index)?.unwrap_or_default());
-    let relay = |row: &MySqlRow| {
-        Ok(RelayStatus {
+    for row in &rows {
+        let relay = RelayStatus {
             id: text(row, 0)?,
             name: text(row, 1)?,
             version: text(row, 2)?,
             seen_seconds_ago: row::duration(row.try_get(3)?).as_secs_f64(),
-        })
-    };
-    rows.iter().map(relay).collect()
+        };
+        let paused = Pause::from_text(&text(row, 4)?);
+        status.add_pauses(&relay.id, &paused, relay.seen_seconds_ago);
+        status.relays.push(relay);
+    }
+    Ok(())
 }
 
 async fn unrouted(

@@ -1,6 +1,6 @@
 -- dead: dead letters that match, and discarded ones where they are named. $1 route, $2 ids, $3
 -- topic, $4 class of the latest error, each NULL for any; $5 at most.
--- Concurrency: reads. Index: parked_id, or parked_dead.
+-- Concurrency: reads. Index: parked_id, parked_dead, or parked_dead_all.
 SELECT
     seq,
     id,

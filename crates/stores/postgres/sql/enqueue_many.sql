@@ -1,5 +1,5 @@
 -- enqueue_many: messages in the order given, in the caller's transaction.
--- Concurrency: a plain INSERT; waits for nobody. Index: writes outbox_pkey and outbox_xid.
+-- Concurrency: a plain INSERT; waits for nobody. Index: writes outbox_pkey and outbox_late.
 INSERT INTO posthaste.outbox (id, topic, key, type, payload, headers, content_type)
 SELECT id, topic, key, type, payload, headers::json, content_type
 FROM unnest(

@@ -3,38 +3,78 @@
 -- statements, because planning the filters would take a quarter of this one's time.
 --
 -- $1 seqs and $2 snapshots of the position's steps; $3 its highest seq; $4 rows to look at;
--- $5 payloads above this many bytes come back empty; $6 route.
+-- $5 payloads above this many bytes come back empty; $6 route; $7 a place whose message is known.
 --
 -- One row (the one with a snapshot) is the header: what this statement sees, its time, whether the
--- route takes every topic (NULL: there is no such route), and the shard's epoch (NULL: there is no
--- such shard). All others are messages.
+-- route takes every topic (NULL: there is no such route), the shard's epoch (NULL: there is no
+-- such shard), and what evidence is held against, as in read_evidence. All others are messages.
+--
+-- Behind the header's snapshot, after a plus sign, stands how many transaction ids have been handed
+-- out from its xmax on; `listed` in snapshot.rs says what for. Function age reads that number when a
+-- transaction first calls it. So this must be the first statement of its transaction, and age must
+-- not stand in a condition, which the planner might work out before the snapshot is taken.
+--
+-- Late rows are those that a step's snapshot lists as open: each such transaction is looked up by
+-- itself, between the step's ends, so the cost is that of the open transactions, however much has
+-- been committed since. A step whose snapshot is plain (ADR 12) also has them among all transactions
+-- from its xmax on, which is what `plain` reads.
 --
 -- Concurrency: takes no lock, waits for nobody; one statement, so one snapshot.
--- Index: outbox_xid for late rows, outbox_pkey for the rest (a test asserts the plan). `seq + 0`
--- keeps the planner from reading the whole log by its primary key in search of late rows; the
--- range on xid has two sides so that the default estimate of its size is small.
+-- Index: outbox_late for late rows, outbox_pkey for the rest (tests assert the plan and the number of
+-- pages). `seq + 0` is what outbox_late has, so that the primary key does not suit: where one
+-- transaction wrote most of the log, the planner would take that and read it from the start.
 WITH steps AS MATERIALIZED (
-    SELECT step.seq, step.snap
-    FROM unnest($1::int8[], $2::text[]::pg_snapshot[]) AS step (seq, snap)
+    SELECT
+        step.after,
+        step.seq,
+        step.snap,
+        pg_visible_in_snapshot(
+            (pg_snapshot_xmax(step.snap)::text::int8 - 1)::text::xid8,
+            step.snap
+        ) AS is_plain
+    FROM unnest(
+        array_prepend(0::int8, $1::int8[]), $1::int8[], $2::text[]::pg_snapshot[]
+    ) AS step (after, seq, snap)
+    WHERE step.seq IS NOT NULL
 ),
 late AS MATERIALIZED (
     SELECT DISTINCT o.seq
     FROM (
-        SELECT seq, xid
-        FROM posthaste.outbox
-        WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip(snap) FROM steps))
-            AND seq + 0 <= $3
+        SELECT listed.seq
+        FROM (
+            SELECT open.xid, steps.after, steps.seq
+            FROM steps
+            CROSS JOIN LATERAL pg_snapshot_xip(steps.snap) AS open (xid)
+        ) AS open
+        CROSS JOIN LATERAL (
+            SELECT late.seq
+            FROM posthaste.outbox AS late
+            WHERE late.xid = open.xid
+                AND late.seq + 0 > open.after
+                AND late.seq + 0 <= open.seq
+            ORDER BY late.seq + 0
+            LIMIT $4
+        ) AS listed
         UNION ALL
-        SELECT seq, xid
-        FROM posthaste.outbox
-        WHERE xid >= (SELECT pg_snapshot_xmax(snap) FROM steps ORDER BY 1 LIMIT 1)
-            AND xid < pg_snapshot_xmax(pg_current_snapshot())
-            AND seq + 0 <= $3
+        SELECT plain.seq
+        FROM posthaste.outbox AS plain
+        WHERE (SELECT bool_or(is_plain) FROM steps)
+            AND plain.xid >= (
+                SELECT pg_snapshot_xmax(snap) FROM steps WHERE is_plain ORDER BY 1 LIMIT 1
+            )
+            AND plain.xid < pg_snapshot_xmax(pg_current_snapshot())
+            AND plain.seq <= $3
+            AND NOT pg_visible_in_snapshot(
+                plain.xid,
+                (
+                    SELECT step.snap
+                    FROM steps AS step
+                    WHERE plain.seq <= step.seq
+                    ORDER BY step.seq
+                    LIMIT 1
+                )
+            )
     ) AS o
-    WHERE NOT pg_visible_in_snapshot(
-            o.xid,
-            (SELECT step.snap FROM steps AS step WHERE o.seq <= step.seq ORDER BY step.seq LIMIT 1)
-        )
     ORDER BY o.seq
     LIMIT $4
 ),
@@ -53,10 +93,24 @@ SELECT
     NULL::text AS headers,
     NULL::text AS content_type,
     clock_timestamp() AS time,
-    pg_current_snapshot()::text AS snapshot,
+    pg_current_snapshot()::text
+        || '+' || age(pg_snapshot_xmax(pg_current_snapshot())::xid) AS snapshot,
     (SELECT '%' = ANY (likes) FROM posthaste.route WHERE name = $6) AS takes_all,
     NULL::int8[] AS scanned,
-    (SELECT epoch FROM posthaste.lease WHERE route = $6 AND shard = 0) AS epoch
+    (SELECT epoch FROM posthaste.lease WHERE route = $6 AND shard = 0) AS epoch,
+    ARRAY[
+        posthaste.lineage(),
+        posthaste.seq_last()::text,
+        (
+            SELECT epoch || '.' || n || '.' || seq
+            FROM posthaste.progress
+            WHERE route = $6 AND shard = 0
+            ORDER BY epoch DESC, n DESC
+            LIMIT 1
+        ),
+        (SELECT id::text FROM posthaste.outbox WHERE seq = $7)
+    ] AS evidence,
+    NULL::uuid AS witness
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
@@ -64,7 +118,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
         created_at,
-        NULL, NULL, NULL, NULL
+        NULL, NULL, NULL, NULL, NULL, NULL
     FROM posthaste.outbox
     WHERE seq = ANY (ARRAY(SELECT seq FROM late))
     ORDER BY seq
@@ -76,7 +130,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
         created_at,
-        NULL, NULL, NULL, NULL
+        NULL, NULL, NULL, NULL, NULL, NULL
     FROM posthaste.outbox
     WHERE seq > $3
     ORDER BY seq

@@ -3,47 +3,91 @@
 --
 -- $1 seqs and $2 snapshots of the position's steps; $3 its highest seq; $4 rows to look at;
 -- $5 payloads above this many bytes come back empty; $6 route; $7 shards and $8 this shard;
--- $9 seq and $10 snapshot of the position to stop at, if any.
+-- $9 seq and $10 snapshot of the position to stop at, if any; $11 a place whose message is known.
 --
 -- Rows are first looked at, then filtered, so that a route of rare topics advances at the speed of
 -- a scan. The header also says how many rows were looked at, and the last of them.
 --
 -- Concurrency and indexes as for fetch.
 WITH steps AS MATERIALIZED (
-    SELECT step.seq, step.snap
-    FROM unnest($1::int8[], $2::text[]::pg_snapshot[]) AS step (seq, snap)
+    SELECT
+        step.after,
+        step.seq,
+        step.snap,
+        pg_visible_in_snapshot(
+            (pg_snapshot_xmax(step.snap)::text::int8 - 1)::text::xid8,
+            step.snap
+        ) AS is_plain
+    FROM unnest(
+        array_prepend(0::int8, $1::int8[]), $1::int8[], $2::text[]::pg_snapshot[]
+    ) AS step (after, seq, snap)
+    WHERE step.seq IS NOT NULL
 ),
 late AS MATERIALIZED (
     SELECT DISTINCT o.seq
     FROM (
-        SELECT seq, xid
-        FROM posthaste.outbox
-        WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip(snap) FROM steps))
-            AND seq + 0 <= $3
+        SELECT listed.seq
+        FROM (
+            SELECT open.xid, steps.after, steps.seq
+            FROM steps
+            CROSS JOIN LATERAL pg_snapshot_xip(steps.snap) AS open (xid)
+            -- Rows that the stop does not cover are no page's business: they would come again and
+            -- again.
+            WHERE $10::text IS NULL OR pg_visible_in_snapshot(open.xid, $10::text::pg_snapshot)
+        ) AS open
+        CROSS JOIN LATERAL (
+            SELECT late.seq
+            FROM posthaste.outbox AS late
+            WHERE late.xid = open.xid
+                AND late.seq + 0 > open.after
+                AND late.seq + 0 <= least(open.seq, coalesce($9, open.seq))
+            ORDER BY late.seq + 0
+            LIMIT $4
+        ) AS listed
         UNION ALL
-        SELECT seq, xid
-        FROM posthaste.outbox
-        WHERE xid >= (SELECT pg_snapshot_xmax(snap) FROM steps ORDER BY 1 LIMIT 1)
-            AND xid < coalesce(
-                pg_snapshot_xmax($10::text::pg_snapshot),
-                pg_snapshot_xmax(pg_current_snapshot())
+        SELECT plain.seq
+        FROM posthaste.outbox AS plain
+        WHERE (SELECT bool_or(is_plain) FROM steps)
+            AND plain.xid >= (
+                SELECT pg_snapshot_xmax(snap) FROM steps WHERE is_plain ORDER BY 1 LIMIT 1
             )
-            AND seq + 0 <= $3
+            AND plain.xid < pg_snapshot_xmax(pg_current_snapshot())
+            AND plain.seq <= $3
+            AND NOT pg_visible_in_snapshot(
+                plain.xid,
+                (
+                    SELECT step.snap
+                    FROM steps AS step
+                    WHERE plain.seq <= step.seq
+                    ORDER BY step.seq
+                    LIMIT 1
+                )
+            )
+            AND ($10::text IS NULL OR (
+                plain.seq <= $9
+                AND pg_visible_in_snapshot(plain.xid, $10::text::pg_snapshot)
+            ))
     ) AS o
-    WHERE NOT pg_visible_in_snapshot(
-            o.xid,
-            (SELECT step.snap FROM steps AS step WHERE o.seq <= step.seq ORDER BY step.seq LIMIT 1)
-        )
-        -- Rows that the stop does not cover are no page's business: they would come again and
-        -- again.
-        AND ($10::text IS NULL
-            OR (o.seq <= $9 AND pg_visible_in_snapshot(o.xid, $10::text::pg_snapshot)))
     ORDER BY o.seq
     LIMIT $4
 ),
 ahead AS MATERIALIZED (
     SELECT $4 - count(*) AS room
     FROM late
+),
+looked AS MATERIALIZED (
+    SELECT count(*) AS rows, max(seq) AS last
+    FROM (
+        SELECT seq
+        FROM late
+        UNION ALL (
+            SELECT seq
+            FROM posthaste.outbox
+            WHERE seq > $3 AND seq <= coalesce($9, 9223372036854775807)
+            ORDER BY seq
+            LIMIT (SELECT room FROM ahead)
+        )
+    ) AS o
 ),
 wanted AS MATERIALIZED (
     SELECT likes
@@ -61,23 +105,24 @@ SELECT
     NULL::text AS headers,
     NULL::text AS content_type,
     clock_timestamp() AS time,
-    pg_current_snapshot()::text AS snapshot,
+    pg_current_snapshot()::text
+        || '+' || age(pg_snapshot_xmax(pg_current_snapshot())::xid) AS snapshot,
     (SELECT '%' = ANY (likes) FROM wanted) AS takes_all,
-    (
-        SELECT ARRAY[count(*), max(seq)]
-        FROM (
-            SELECT seq
-            FROM late
-            UNION ALL (
-                SELECT seq
-                FROM posthaste.outbox
-                WHERE seq > $3 AND seq <= coalesce($9, 9223372036854775807)
-                ORDER BY seq
-                LIMIT (SELECT room FROM ahead)
-            )
-        ) AS o
-    ) AS scanned,
-    (SELECT epoch FROM posthaste.lease WHERE route = $6 AND shard = $8::int) AS epoch
+    (SELECT ARRAY[rows, last] FROM looked) AS scanned,
+    (SELECT epoch FROM posthaste.lease WHERE route = $6 AND shard = $8::int) AS epoch,
+    ARRAY[
+        posthaste.lineage(),
+        posthaste.seq_last()::text,
+        (
+            SELECT epoch || '.' || n || '.' || seq
+            FROM posthaste.progress
+            WHERE route = $6 AND shard = $8::int
+            ORDER BY epoch DESC, n DESC
+            LIMIT 1
+        ),
+        (SELECT id::text FROM posthaste.outbox WHERE seq = $11)
+    ] AS evidence,
+    (SELECT id FROM posthaste.outbox WHERE seq = (SELECT last FROM looked)) AS witness
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
@@ -85,7 +130,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
         created_at,
-        NULL, NULL, NULL, NULL
+        NULL, NULL, NULL, NULL, NULL, NULL
     FROM posthaste.outbox
     WHERE seq = ANY (ARRAY(SELECT seq FROM late))
         AND topic LIKE ANY ((SELECT likes FROM wanted)::text[])
@@ -102,7 +147,7 @@ UNION ALL (
         CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
         headers::text, content_type,
         created_at,
-        NULL, NULL, NULL, NULL
+        NULL, NULL, NULL, NULL, NULL, NULL
     FROM (
         SELECT xid, seq, id, topic, key, type, payload, headers, content_type, created_at
         FROM posthaste.outbox

@@ -1,21 +1,63 @@
--- purge_messages: looks at $4 rows of the log from seq $1 (exclusive) to $2 and removes up to $5
--- that every snapshot of $3 sees and some route matches. Returns how many rows it looked at, the
--- last of them, how many it removed and the last of those.
--- Concurrency: skips what another cleaner has locked; nobody else locks rows of the log.
--- Index: outbox_pkey.
-WITH looked AS MATERIALIZED (
+-- purge_messages: looks at $2 rows of the log from seq $1 (exclusive) and removes up to $3 that some
+-- route takes and every shard of every route had passed $4 seconds ago. What a shard had passed then
+-- it must have passed by its latest position too: adopting another server's dump moves positions
+-- back. Of a position only the first stretch counts: it is the most recent, and the rest is passed
+-- soon enough. Returns the highest seq that may go (0: none), how many rows it looked at, the last of
+-- them, how many it removed and the last of those.
+-- Concurrency: deciding and removing are one statement, and so of one snapshot; with
+-- purge_lock_routes held, no route is registered or changed meanwhile. Skips what another cleaner has
+-- locked; nobody else locks rows of the log. Index: lease_pkey, progress_pkey backwards, outbox_pkey.
+WITH passed AS MATERIALIZED (
+    SELECT
+        coalesce(nullif(split_part(entry.position, '@', 1), ''), '0')::bigint AS seq,
+        split_part(split_part(entry.position, ';', 1), '@', 2) AS snapshot
+    FROM posthaste.lease
+    CROSS JOIN LATERAL (
+        SELECT coalesce(
+            (
+                SELECT progress.position
+                FROM posthaste.progress
+                WHERE progress.route = lease.route
+                    AND progress.shard = lease.shard
+                    AND progress.at <= clock_timestamp() - make_interval(secs => $4)
+                ORDER BY progress.epoch DESC, progress.n DESC
+                LIMIT 1
+            ),
+            ''
+        )
+        UNION
+        SELECT coalesce(
+            (
+                SELECT progress.position
+                FROM posthaste.progress
+                WHERE progress.route = lease.route AND progress.shard = lease.shard
+                ORDER BY progress.epoch DESC, progress.n DESC
+                LIMIT 1
+            ),
+            ''
+        )
+    ) AS entry (position)
+),
+boundary AS MATERIALIZED (
+    SELECT
+        coalesce(min(seq), 0) AS seq,
+        array_agg(DISTINCT snapshot) FILTER (WHERE snapshot <> '') AS snapshots
+    FROM passed
+),
+looked AS MATERIALIZED (
     SELECT seq, xid, topic
     FROM posthaste.outbox
-    WHERE seq > $1 AND seq <= $2
+    WHERE seq > $1 AND seq <= (SELECT boundary.seq FROM boundary)
     ORDER BY seq
-    LIMIT $4
+    LIMIT $2
 ),
 done AS MATERIALIZED (
     SELECT looked.seq
     FROM looked
     WHERE NOT EXISTS (
             SELECT
-            FROM unnest($3::text[]) AS snapshot
+            FROM boundary
+            CROSS JOIN unnest(boundary.snapshots) AS snapshot
             WHERE NOT pg_visible_in_snapshot(looked.xid, snapshot::pg_snapshot)
         )
         AND EXISTS (
@@ -24,7 +66,7 @@ done AS MATERIALIZED (
             WHERE looked.topic LIKE ANY (route.likes)
         )
     ORDER BY looked.seq
-    LIMIT $5
+    LIMIT $3
 ),
 locked AS MATERIALIZED (
     SELECT seq
@@ -38,6 +80,7 @@ removed AS (
     RETURNING seq
 )
 SELECT
+    (SELECT seq FROM boundary),
     (SELECT count(*) FROM looked),
     (SELECT max(seq) FROM looked),
     (SELECT count(*) FROM removed),

@@ -23,8 +23,8 @@ pub(crate) enum Statements {
 ///
 /// # Errors
 /// Kind `Refused` for a message that breaks a limit, and for a connection that is not in a
-/// transaction: the message would be there even if the business rows were not. Then nothing was
-/// written.
+/// transaction: the message would be there even if the business rows were not. Kind `NotCommitted`
+/// where a statement of the transaction failed before. Then nothing was written.
 pub async fn enqueue(
     connection: &mut PgConnection,
     messages: &[Message],

@@ -28,6 +28,16 @@ impl Fault {
         )
     }
 
+    /// The log is not the one the caller's lease was granted in.
+    pub(crate) fn rewound() -> Self {
+        Self::Store(
+            Kind::Rewound,
+            "the log went back in time since the lease was granted: a standby was promoted, a \
+             backup restored, or another server answers"
+                .to_owned(),
+        )
+    }
+
     /// A route that was never registered.
     pub(crate) fn unknown_route(route: &str) -> Self {
         Self::refused(format!(
@@ -117,6 +127,10 @@ fn database_error(
         ),
         // Ours, see the transaction's start: this relay stood still in the middle of a call.
         "25P03" => (Kind::Unavailable, "the server ended a call that stood still".to_owned()),
+        "55P03" => (
+            Kind::Unavailable,
+            "another session holds a lock that this call needs; pg_locks shows which".to_owned(),
+        ),
         "42P01" | "3F000" => {
             (Kind::SchemaMissing, "the tables are not there; run `posthaste migrate`".to_owned())
         }
@@ -127,6 +141,8 @@ fn database_error(
                 database.message()
             ),
         ),
+        // A statement failed before, and the code on the transaction went on.
+        "25P02" => return StoreError::not_committed(operation).with_source(error.to_string()),
         "23514" => return refused(operation, &rule(database.constraint().unwrap_or_default())),
         "3D000" => (Kind::Refused, database.message().to_owned()),
         code => match code.get(..2).unwrap_or_default() {

@@ -8,12 +8,17 @@ use std::{
 
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt};
-use posthaste_core::{Batch, Fetch, Fetched, Message, Position, Seq, Shard, Snapshot};
-use sqlx::{PgConnection, Row, postgres::PgRow};
+use posthaste_core::{
+    Batch, Fetch, Fetched, Message, MessageId, Position, Seq, Shard, Snapshot, Witness,
+};
+use sqlx::{Connection, PgConnection, Row, postgres::PgRow};
+use uuid::Uuid;
 
 use crate::{
     error::Fault,
+    rewind::{self, Present},
     row::{self, MORE, PAYLOAD_BYTES, SEQ, TIME},
+    snapshot::{self, Seen},
     transaction::query,
 };
 
@@ -42,30 +47,42 @@ impl WholeRoutes {
     }
 }
 
-/// A batch, and whether the route takes every topic.
+/// What a call of the fetch port came to.
 pub(crate) struct Read {
-    pub(crate) batch: Batch,
+    /// `None` where the cheaper statement does not do for the route, which it finds out by running.
+    pub(crate) batch: Option<Batch>,
+    /// Whether the route takes every topic.
     pub(crate) takes_all: bool,
+    /// Whether the batch's snapshot lists every open transaction (ADR 12).
+    pub(crate) is_listed: bool,
 }
 
-/// The fetch port. Takes no lock; the transaction around it only serves poolers.
+/// The fetch port. Takes no lock; the transaction around it only serves poolers. One statement reads
+/// the log, and it is the first of its transaction, which `sql/fetch.sql` needs.
 pub(crate) async fn fetch(
     connection: &mut PgConnection,
     fetch: Fetch,
     is_whole: bool,
 ) -> Result<Read, Fault> {
-    let mut page = None;
-    if is_whole {
-        let read = read_all(connection, &fetch).await?;
-        page = read.header.takes_all.then_some(read);
-    }
-    let page = match page {
-        Some(page) => page,
-        None => read_some(connection, &fetch).await?,
+    let page = if is_whole {
+        read_all(connection, &fetch).await?
+    } else {
+        read_some(connection, &fetch).await?
     };
-    let takes_all = page.header.takes_all;
+    let Header { takes_all, is_listed, .. } = page.header;
+    if is_whole && !takes_all {
+        return Ok(Read { batch: None, takes_all, is_listed });
+    }
     let (batch, large) = page.batch(&fetch);
-    Ok(Read { batch: load(connection, batch, large).await?, takes_all })
+    Ok(Read { batch: Some(load(connection, batch, large).await?), takes_all, is_listed })
+}
+
+/// Draws a transaction id and gives it up, so that the snapshots of later statements have an `xmax`
+/// above all ids handed out until now.
+pub(crate) async fn draw_xid(connection: &mut PgConnection) -> Result<(), Fault> {
+    let mut savepoint = connection.begin().await?;
+    query(include_str!("../sql/draw_xid.sql")).execute(&mut *savepoint).await?;
+    Ok(savepoint.rollback().await?)
 }
 
 async fn read_all(connection: &mut PgConnection, fetch: &Fetch) -> Result<Page, Fault> {
@@ -77,6 +94,7 @@ async fn read_all(connection: &mut PgConnection, fetch: &Fetch) -> Result<Page, 
         .bind(i64::from(fetch.rows_max.max(1)))
         .bind(small_max(fetch))
         .bind(&fetch.route)
+        .bind(witness(fetch))
         .fetch(connection);
     Page::of(rows, fetch).await
 }
@@ -95,8 +113,14 @@ async fn read_some(connection: &mut PgConnection, fetch: &Fetch) -> Result<Page,
         .bind(i32::from(fetch.shard.index))
         .bind(until.map(|step| step.seq))
         .bind(until.map(|step| &*step.snapshot))
+        .bind(witness(fetch))
         .fetch(connection);
     Page::of(rows, fetch).await
+}
+
+/// The place at which the holder has seen a message.
+fn witness(fetch: &Fetch) -> Option<Seq> {
+    fetch.evidence.as_ref()?.witness.map(|witness| witness.seq)
 }
 
 /// A position as the arrays statements take.
@@ -121,23 +145,42 @@ struct Page {
 /// The row that speaks of the fetch as a whole.
 struct Header {
     snapshot: Snapshot,
+    /// Whether the snapshot lists every open transaction.
+    is_listed: bool,
     /// The database's clock, in microseconds: a timestamp as PostgreSQL sends it, because taking its
     /// epoch apart on the server costs a twentieth of a fetch.
     now: i64,
     takes_all: bool,
     /// How many rows were looked at and the last of them, where some may have been left out.
     scanned: Option<Vec<Option<i64>>>,
+    /// The last row that was looked at, where messages do not tell.
+    witness: Option<Uuid>,
 }
 
 impl Header {
     fn of(row: &PgRow, fetch: &Fetch) -> Result<Self, Fault> {
         let takes_all: Option<bool> = row.try_get(MORE + 1)?;
         let takes_all = takes_all.ok_or_else(|| Fault::unknown_route(&fetch.route))?;
-        if fetch.epoch.is_some() && fetch.epoch != row.try_get(MORE + 3)? {
-            return Err(Fault::fenced());
+        let snapshot: &str = row.try_get(MORE)?;
+        if let Some(evidence) = &fetch.evidence {
+            let facts: Vec<Option<String>> = row.try_get(MORE + 4)?;
+            Present::of(&facts, snapshot)?.check(evidence, &fetch.after)?;
         }
+        let found: Option<i64> = row.try_get(MORE + 3)?;
+        if let Some(epoch) = fetch.epoch
+            && found != Some(epoch)
+        {
+            return Err(rewind::gone(found, epoch));
+        }
+        let (snapshot, is_listed) = match snapshot::listed(row.try_get(MORE)?) {
+            Some(Seen::Listed(snapshot)) => (snapshot, true),
+            Some(Seen::Plain(snapshot)) => (snapshot, false),
+            None => return Err(Fault::internal("a fetch without a snapshot")),
+        };
         Ok(Self {
-            snapshot: row.try_get::<&str, _>(MORE)?.into(),
+            snapshot: snapshot.into(),
+            witness: row.try_get(MORE + 5)?,
+            is_listed,
             now: row.try_get_unchecked(TIME)?,
             takes_all,
             scanned: row.try_get(MORE + 2)?,
@@ -195,6 +238,7 @@ impl Page {
     /// The batch, and the seqs of messages whose payload is still to be loaded.
     fn batch(self, fetch: &Fetch) -> (Batch, Vec<Seq>) {
         let (mut end, mut more) = self.end(fetch);
+        let witness = self.witness();
         let mut messages = Vec::with_capacity(self.rows.len());
         let mut large = Vec::new();
         let mut bytes = 0;
@@ -214,7 +258,16 @@ impl Page {
             let enqueued_at = row::instant(line.time);
             messages.push(Fetched { seq: line.seq, message: line.message, enqueued_at, age });
         }
-        (Batch { messages, end, snapshot: snapshot(fetch, &self.header.snapshot), more }, large)
+        let snapshot = claimed(fetch, &self.header.snapshot);
+        (Batch { messages, end, snapshot, more, witness }, large)
+    }
+
+    /// The last row that was looked at.
+    fn witness(&self) -> Option<Witness> {
+        match (self.header.scanned.as_deref(), self.header.witness) {
+            (Some([_, Some(seq)]), Some(id)) => Some(Witness { seq: *seq, id: MessageId(id) }),
+            _ => self.rows.last().map(|row| Witness { seq: row.seq, id: row.message.id }),
+        }
     }
 
     /// How far the statement looked, and whether there may be more.
@@ -236,7 +289,7 @@ impl Page {
 
 /// Up to a barrier the new position must claim no more than the barrier does: rows it leaves out
 /// may be visible to this statement, and would be skipped if the resize were called off.
-fn snapshot(fetch: &Fetch, seen: &Snapshot) -> Snapshot {
+fn claimed(fetch: &Fetch, seen: &Snapshot) -> Snapshot {
     let until = fetch.until.as_ref().and_then(|until| until.steps().last());
     until.map_or(seen, |step| &step.snapshot).clone()
 }

@@ -112,7 +112,9 @@ impl InboxStore for PostgresStore {
         self.call("forget_log", move |connection| {
             Box::pin(async move {
                 let forget = query(include_str!("../sql/inbox_forget_log.sql"));
-                let forgotten = forget.bind(consumer).bind(log).execute(connection).await?;
+                let forgotten = forget.bind(&consumer).bind(log).execute(&mut *connection).await?;
+                let pages = query(include_str!("../sql/inbox_forget_pages.sql"));
+                pages.bind(&consumer).bind(log).execute(connection).await?;
                 Ok(forgotten.rows_affected())
             })
         })

@@ -1,34 +1,41 @@
 //! The outbox on PostgreSQL 13 or later: a log in schema `posthaste`, read by position and
 //! snapshot.
 //!
-//! Applications call [`enqueue`] with the connection of their open transaction, or `INSERT INTO
-//! posthaste.outbox (topic, key, payload)` from any language: both are the same message. A relay
+//! Applications call [`enqueue`] with the connection of their open transaction, or `SELECT
+//! posthaste.enqueue(topic, key, payload)` from any language: both are the same message. A relay
 //! uses [`PostgresStore`] through the port [`Store`]. [`migrate`] makes the tables.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `connect.rs` | URLs, and the sessions they lead to |
 //! | `transaction.rs` | how every call runs: one transaction, a deadline, no session state |
 //! | `error.rs` | the driver's errors to ours |
 //! | `fetch.rs` | reading the log |
 //! | `settle.rs`, `parked.rs` | progress, parked messages, dead letters |
 //! | `lease.rs`, `route.rs` | who serves what |
+//! | `rewind.rs` | noticing that the log went back in time |
 //! | `inbox.rs`, `letters.rs` | what consumers have handled, and what they could not |
-//! | `purge.rs`, `status.rs`, `examine.rs` | retention, the picture for people, doctor |
+//! | `purge.rs`, `journal.rs`, `status.rs`, `examine.rs` | retention, the picture for people, doctor |
 //! | `sql/*.sql` | every statement, with its purpose, concurrency and index |
 //!
 //! It works behind a pooler in transaction mode: no session state, no named statements, no
 //! `LISTEN`.
 
+mod connect;
 mod enqueue;
 mod error;
 mod examine;
 mod fetch;
+mod guarded;
 mod inbox;
+mod journal;
 mod lease;
 mod letters;
 mod migrate;
+mod pages;
 mod parked;
 mod purge;
+mod rewind;
 mod route;
 mod row;
 mod settle;
@@ -36,27 +43,30 @@ mod snapshot;
 mod status;
 mod transaction;
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use posthaste_core::{
     Batch, Claim, Due, Fetch, Finding, Grant, Horizon, Layout, Lease, Message, ParkedFilter,
-    ParkedView, Purged, RelayBeat, Retention, RouteSpec, Settled, Settlement, Snapshot, Status,
-    Store, StoreCapabilities, StoreError,
+    ParkedView, Purged, RelayBeat, Retention, RouteSpec, Seq, Settled, Settlement, Snapshot,
+    Status, Store, StoreCapabilities, StoreError, refused_url,
 };
-use sqlx::{
-    Connection, PgConnection, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use sqlx::{PgConnection, PgPool, postgres::PgPoolOptions};
 
 pub use crate::{
+    connect::check_url,
     enqueue::{enqueue, enqueue_unnamed},
-    inbox::{Inbox, begin, commit, handler_error},
+    guarded::{Guarded, begin},
+    inbox::{Inbox, handler_error},
     migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations},
 };
 
 /// Time a call may take, unless set otherwise: well below any sensible lease.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Time a registration may take, at least: where a route gets other topics, the log is read once in
+/// search of messages that waited for them.
+const REGISTER_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Connections of a pool made by [`PostgresStore::connect`].
 pub const CONNECTIONS_MAX: u32 = 6;
@@ -69,6 +79,8 @@ pub struct PostgresStore {
     /// Where cleaning goes on, so that rows it must keep are not looked at in every round. Lost
     /// with the process: the next one starts from the beginning.
     sweep: Arc<purge::Sweep>,
+    /// How far journals have been thinned. Likewise.
+    thinned: Arc<journal::Thinned>,
     /// Which statement reads a route best.
     whole_routes: Arc<fetch::WholeRoutes>,
 }
@@ -81,6 +93,7 @@ impl PostgresStore {
             pool,
             deadline: DEADLINE_DEFAULT,
             sweep: Arc::default(),
+            thinned: Arc::default(),
             whole_routes: Arc::default(),
         }
     }
@@ -88,23 +101,13 @@ impl PostgresStore {
     /// A store on a small pool of its own.
     ///
     /// # Errors
-    /// Kind `Refused` for a URL that cannot be read or a database that does not exist, `Denied` for
-    /// credentials that are wrong, `Unavailable` where the server cannot be reached.
+    /// Kind `Refused` for a URL that [`check_url`] refuses or a database that does not exist,
+    /// `Denied` for credentials that are wrong, `Unavailable` where the server cannot be reached,
+    /// `ReadOnly` for a server that refuses writes where the URL has
+    /// `target_session_attrs=read-write`.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let failed = |error| error::store_error("connect", error);
-        let options = PgConnectOptions::from_str(url)
-            .map_err(failed)?
-            .application_name("posthaste")
-            // Poolers refuse this parameter, and floating point numbers come in binary anyway.
-            .extra_float_digits(None);
-        // A pool keeps trying until its time is up and then says just that. One plain attempt first
-        // tells what is really wrong, at once.
-        let probe = tokio::time::timeout(DEADLINE_DEFAULT, PgConnection::connect_with(&options));
-        match probe.await {
-            Ok(connection) => drop(connection.map_err(failed)?.close().await),
-            Err(_) => return Err(error::Fault::TimedOut(DEADLINE_DEFAULT).of("connect")),
-        }
-        Ok(Self::new(pool_options().connect_lazy_with(options)))
+        let target = connect::target(url).map_err(|invalid| refused_url(&invalid))?;
+        Ok(Self::new(connect::pool(target).await?))
     }
 
     /// Sets the time a call may take; after it the call fails and its connection is closed.
@@ -126,7 +129,43 @@ impl PostgresStore {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> transaction::Work<'c, T> + Send + 'static,
     {
-        transaction::run(&self.pool, operation, self.deadline, work).await
+        let patience = transaction::Patience::Call(self.deadline);
+        transaction::run(&self.pool, operation, self.deadline, patience, work).await
+    }
+
+    /// Keys that something parked holds back, a bounded number of parked messages in each call.
+    async fn blocked(&self, lease: &Lease) -> Result<Vec<String>, StoreError> {
+        let mut keys = Vec::new();
+        let mut after = Some(String::new());
+        while let Some(key) = after {
+            let lease = lease.clone();
+            let page = self.call("acquire", move |connection| {
+                Box::pin(lease::blocked(connection, lease, key))
+            });
+            let page = page.await?;
+            keys.extend(page.keys);
+            after = page.more;
+        }
+        Ok(keys)
+    }
+
+    /// Runs an act on dead letters in pieces, each in a transaction of its own, so that no call holds
+    /// the leases for longer the more letters there are. Returns how many it acted on.
+    async fn act<F>(&self, operation: &'static str, work: F) -> Result<u64, StoreError>
+    where
+        F: for<'c> Fn(&'c mut PgConnection, Seq) -> transaction::Work<'c, parked::Acted>
+            + Clone
+            + Send
+            + 'static,
+    {
+        let (mut letters, mut from) = (0, Some(0));
+        while let Some(seq) = from {
+            let work = work.clone();
+            let acted = self.call(operation, move |connection| work(connection, seq)).await?;
+            letters += acted.letters;
+            from = acted.more;
+        }
+        Ok(letters)
     }
 }
 
@@ -172,7 +211,12 @@ impl Store for PostgresStore {
 
     async fn register(&self, route: &RouteSpec) -> Result<Layout, StoreError> {
         let route = route.clone();
-        self.call("register", move |connection| Box::pin(route::register(connection, route))).await
+        let deadline = self.deadline.max(REGISTER_DEADLINE);
+        let patience = transaction::Patience::Call(self.deadline);
+        transaction::run(&self.pool, "register", deadline, patience, move |connection| {
+            Box::pin(route::register(connection, route))
+        })
+        .await
     }
 
     async fn reshard(&self, route: &str) -> Result<Layout, StoreError> {
@@ -192,7 +236,20 @@ impl Store for PostgresStore {
 
     async fn acquire(&self, claim: &Claim) -> Result<Option<Grant>, StoreError> {
         let claim = claim.clone();
-        self.call("acquire", move |connection| Box::pin(lease::acquire(connection, claim))).await
+        let grant =
+            self.call("acquire", move |connection| Box::pin(lease::acquire(connection, claim)));
+        let Some(mut grant) = grant.await? else {
+            return Ok(None);
+        };
+        match self.blocked(&grant.lease).await {
+            Ok(blocked) => grant.blocked = blocked,
+            Err(error) => {
+                // Nobody else has to wait for a lease that is of no use. Where this fails, it expires.
+                let _ = self.release(&grant.lease).await;
+                return Err(error);
+            }
+        }
+        Ok(Some(grant))
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<(), StoreError> {
@@ -206,13 +263,24 @@ impl Store for PostgresStore {
     }
 
     async fn fetch(&self, fetch: &Fetch) -> Result<Batch, StoreError> {
-        let is_whole = self.whole_routes.suits(fetch);
-        let request = fetch.clone();
-        let read = self
-            .call("fetch", move |connection| Box::pin(fetch::fetch(connection, request, is_whole)));
-        let read = read.await?;
-        self.whole_routes.learn(&fetch.route, read.takes_all);
-        Ok(read.batch)
+        let mut is_whole = self.whole_routes.suits(fetch);
+        let mut may_draw = true;
+        loop {
+            let request = fetch.clone();
+            let read = self.call("fetch", move |connection| {
+                Box::pin(fetch::fetch(connection, request, is_whole))
+            });
+            let read = read.await?;
+            self.whole_routes.learn(&fetch.route, read.takes_all);
+            match read.batch {
+                None => is_whole = false,
+                Some(_) if !read.is_listed && may_draw => {
+                    may_draw = false;
+                    self.call("fetch", |connection| Box::pin(fetch::draw_xid(connection))).await?;
+                }
+                Some(batch) => return Ok(batch),
+            }
+        }
     }
 
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError> {
@@ -242,14 +310,16 @@ impl Store for PostgresStore {
 
     async fn redrive(&self, filter: &ParkedFilter, by: &str) -> Result<u64, StoreError> {
         let (filter, by) = (filter.clone(), by.to_owned());
-        self.call("redrive", move |connection| Box::pin(parked::redrive(connection, filter, by)))
-            .await
+        self.act("redrive", move |connection, from| {
+            Box::pin(parked::redrive(connection, filter.clone(), by.clone(), from))
+        })
+        .await
     }
 
     async fn discard(&self, filter: &ParkedFilter, by: &str, why: &str) -> Result<u64, StoreError> {
         let (filter, by, why) = (filter.clone(), by.to_owned(), why.to_owned());
-        self.call("discard", move |connection| {
-            Box::pin(parked::discard(connection, filter, by, why))
+        self.act("discard", move |connection, from| {
+            Box::pin(parked::discard(connection, filter.clone(), by.clone(), why.clone(), from))
         })
         .await
     }

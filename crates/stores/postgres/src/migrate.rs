@@ -10,7 +10,7 @@ use crate::{
     examine::too_new,
     fetch::steps,
     route,
-    transaction::{query, run, scalar},
+    transaction::{Patience, query, run, scalar},
 };
 
 /// Migrations wait for each other, and rewriting a big log takes its time.
@@ -49,6 +49,30 @@ pub const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0003_inbox.up.sql"),
         down: include_str!("../migrations/0003_inbox.down.sql"),
     },
+    Migration {
+        number: 4,
+        name: "0004_exact_enqueue_bounded_calls",
+        up: include_str!("../migrations/0004_exact_enqueue_bounded_calls.up.sql"),
+        down: include_str!("../migrations/0004_exact_enqueue_bounded_calls.down.sql"),
+    },
+    Migration {
+        number: 5,
+        name: "0005_inbox_page",
+        up: include_str!("../migrations/0005_inbox_page.up.sql"),
+        down: include_str!("../migrations/0005_inbox_page.down.sql"),
+    },
+    Migration {
+        number: 6,
+        name: "0006_trouble",
+        up: include_str!("../migrations/0006_trouble.up.sql"),
+        down: include_str!("../migrations/0006_trouble.down.sql"),
+    },
+    Migration {
+        number: 7,
+        name: "0007_rewind",
+        up: include_str!("../migrations/0007_rewind.up.sql"),
+        down: include_str!("../migrations/0007_rewind.down.sql"),
+    },
 ];
 
 /// Brings the tables to the version of this program, in one transaction, and returns the names of
@@ -58,7 +82,8 @@ pub const MIGRATIONS: &[Migration] = &[
 /// # Errors
 /// Kind `SchemaTooNew` for tables of a later version, `Denied` where the role may not create them.
 pub async fn migrate(pool: &PgPool) -> Result<Vec<&'static str>, StoreError> {
-    run(pool, "migrate", DEADLINE, |connection| Box::pin(advance(connection))).await
+    run(pool, "migrate", DEADLINE, Patience::Endless, |connection| Box::pin(advance(connection)))
+        .await
 }
 
 async fn advance(connection: &mut PgConnection) -> Result<Vec<&'static str>, Fault> {
@@ -114,7 +139,8 @@ pub fn print_migrations() -> String {
 /// # Errors
 /// As for any call; then nothing was changed.
 pub async fn adopt(pool: &PgPool) -> Result<(), StoreError> {
-    run(pool, "adopt", DEADLINE, |connection| Box::pin(take_over(connection))).await
+    run(pool, "adopt", DEADLINE, Patience::Endless, |connection| Box::pin(take_over(connection)))
+        .await
 }
 
 async fn take_over(connection: &mut PgConnection) -> Result<(), Fault> {

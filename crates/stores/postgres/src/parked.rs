@@ -1,5 +1,7 @@
 //! Parked messages: what is due for the relay, and dead letters for people.
 
+use std::collections::BTreeSet;
+
 use posthaste_core::{
     Due, FLOOR_MISSING_MAX, Lease, ParkState, Parked, ParkedFilter, ParkedView, Seq, Shard,
 };
@@ -81,10 +83,11 @@ pub(crate) async fn dead(
     filter: ParkedFilter,
     limit: u32,
 ) -> Result<Vec<ParkedView>, Fault> {
-    let rows = filtered(include_str!("../sql/dead.sql"), &filter)
-        .bind(i64::from(limit))
-        .fetch_all(connection)
-        .await?;
+    let sql = match filter.is_retrying {
+        true => include_str!("../sql/retrying.sql"),
+        false => include_str!("../sql/dead.sql"),
+    };
+    let rows = filtered(sql, &filter).bind(i64::from(limit)).fetch_all(connection).await?;
     rows.iter().map(view).collect()
 }
 
@@ -118,41 +121,117 @@ fn state(word: &str) -> ParkState {
     state.unwrap_or(ParkState::Dead)
 }
 
-/// The redrive port.
+/// Dead letters that one call acts on: their leases are locked meanwhile.
+pub(crate) const ACT_ROWS_MAX: i64 = 2_000;
+
+/// What one call did to dead letters.
+pub(crate) struct Acted {
+    pub(crate) letters: u64,
+    /// From where on there may be more. A letter that dies again meanwhile lies before it.
+    pub(crate) more: Option<Seq>,
+}
+
+/// The redrive port, for the first [`ACT_ROWS_MAX`] letters from seq `from` on.
 pub(crate) async fn redrive(
     connection: &mut PgConnection,
     filter: ParkedFilter,
     by: String,
-) -> Result<u64, Fault> {
-    lock_leases(connection, filter.route.as_deref()).await?;
+    from: Seq,
+) -> Result<Acted, Fault> {
+    if filter.is_retrying {
+        return Ok(Acted { letters: 0, more: None });
+    }
+    let routes = lock_routes_of(connection, &filter).await?;
     let rows = filtered(include_str!("../sql/redrive.sql"), &filter)
         .bind(by)
+        .bind(from)
+        .bind(ACT_ROWS_MAX)
+        .bind(routes)
         .fetch_all(&mut *connection)
         .await?;
     promote(connection, &rows).await
 }
 
-/// The discard port.
+/// The discard port, likewise.
 pub(crate) async fn discard(
     connection: &mut PgConnection,
     filter: ParkedFilter,
     by: String,
     why: String,
-) -> Result<u64, Fault> {
-    lock_leases(connection, filter.route.as_deref()).await?;
+    from: Seq,
+) -> Result<Acted, Fault> {
+    if filter.is_retrying {
+        return discard_retrying(connection, filter, by, why).await;
+    }
+    let routes = lock_routes_of(connection, &filter).await?;
     let rows = filtered(include_str!("../sql/discard.sql"), &filter)
         .bind(by)
+        .bind(from)
+        .bind(ACT_ROWS_MAX)
         .bind(why)
+        .bind(routes)
         .fetch_all(&mut *connection)
         .await?;
     promote(connection, &rows).await
 }
 
-/// Lets the keys of changed rows (route, key) go on; returns how many rows there were.
-async fn promote(connection: &mut PgConnection, rows: &[PgRow]) -> Result<u64, Fault> {
+/// Discards messages that are still retrying, all at once: their holders are fenced for it.
+async fn discard_retrying(
+    connection: &mut PgConnection,
+    filter: ParkedFilter,
+    by: String,
+    why: String,
+) -> Result<Acted, Fault> {
+    lock_leases(connection, filter.route.as_deref()).await?;
+    let rows = filtered(include_str!("../sql/discard_retrying.sql"), &filter)
+        .bind(by)
+        .bind(why)
+        .fetch_all(&mut *connection)
+        .await?;
+    fence(connection, &rows).await?;
+    Ok(Acted { more: None, ..promote(connection, &rows).await? })
+}
+
+/// Ends the leases of the routes of changed rows (route, key): their holders may be trying them.
+async fn fence(connection: &mut PgConnection, rows: &[PgRow]) -> Result<(), Fault> {
+    let routes = rows.iter().map(|row| row.try_get(0)).collect::<Result<BTreeSet<String>, _>>()?;
+    for route in routes {
+        query(include_str!("../sql/fence_leases.sql"))
+            .bind(route)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Keeps settlements of the routes that have matching dead letters out until the transaction ends, and
+/// returns these routes. Of no other: one whose lease somebody keeps locked does not stop the rest.
+async fn lock_routes_of(
+    connection: &mut PgConnection,
+    filter: &ParkedFilter,
+) -> Result<Vec<String>, Fault> {
+    let routes: Vec<String> = match &filter.route {
+        Some(route) => vec![route.clone()],
+        None => {
+            let rows = filtered(include_str!("../sql/dead_routes.sql"), filter)
+                .fetch_all(&mut *connection)
+                .await?;
+            rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?
+        }
+    };
+    for route in &routes {
+        lock_leases(connection, Some(route)).await?;
+    }
+    Ok(routes)
+}
+
+/// Lets the keys of changed rows (route, key, seq) go on.
+async fn promote(connection: &mut PgConnection, rows: &[PgRow]) -> Result<Acted, Fault> {
     let mut routes = Vec::new();
     let mut keys = Vec::new();
+    let mut last = None;
     for row in rows {
+        last = last.max(Some(row.try_get(2)?));
         if let Some(key) = row.try_get(1)? {
             routes.push(row.try_get(0)?);
             keys.push(key);
@@ -161,7 +240,8 @@ async fn promote(connection: &mut PgConnection, rows: &[PgRow]) -> Result<u64, F
     if !keys.is_empty() {
         promote_heads(connection, &routes, &keys).await?;
     }
-    Ok(row::count(rows.len()))
+    let letters = row::count(rows.len());
+    Ok(Acted { letters, more: last.filter(|_| letters >= ACT_ROWS_MAX.unsigned_abs()) })
 }
 
 /// A statement whose first four parameters are the filter.

@@ -7,15 +7,16 @@ use std::{
     time::Duration,
 };
 
-use posthaste_core::{Position, Purged, Retention, Seq, StoreError};
+use posthaste_core::{Purged, Retention, Seq, StoreError};
 use sqlx::{PgConnection, Row};
 use tokio::time::Instant;
 
 use crate::{
     PostgresStore,
     error::Fault,
-    row::{count, position, seconds},
-    transaction::{query, scalar},
+    journal,
+    row::{count, seconds},
+    transaction::query,
 };
 
 /// Rows of the log one statement looks at.
@@ -44,15 +45,21 @@ struct SweepState {
     began: Option<Instant>,
 }
 
+impl SweepState {
+    /// A sweep from the beginning of the log.
+    fn start() -> Self {
+        Self { began: Some(Instant::now()), ..Self::default() }
+    }
+}
+
 impl Sweep {
-    /// Where to go on, given that rows up to `end` may go.
-    fn resume(&self, end: Seq) -> SweepState {
+    /// Where to go on.
+    fn resume(&self) -> SweepState {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stale = state.began.is_none_or(|began| began.elapsed() >= SWEEP_AGAIN_AFTER);
         let is_over = state.is_complete && (stale || state.kept <= KEPT_ROWS_FEW);
-        // An end that lies behind means a new route, and with it other rows that may go.
-        if state.began.is_none() || is_over || state.seq > end {
-            *state = SweepState { began: Some(Instant::now()), ..SweepState::default() };
+        if state.began.is_none() || is_over {
+            *state = SweepState::start();
         }
         *state
     }
@@ -62,13 +69,8 @@ impl Sweep {
     }
 }
 
-/// What every shard had passed a retention time ago: rows up to `end` that all of `snapshots` see.
-struct Boundary {
-    end: Seq,
-    snapshots: Vec<String>,
-}
-
-/// The purge port. Each chunk is a transaction of its own.
+/// The purge port. Each chunk is a transaction of its own. Where a lock keeps the log from being
+/// cleaned, the rest is cleaned first.
 pub(crate) async fn purge(
     store: &PostgresStore,
     retention: Retention,
@@ -77,78 +79,55 @@ pub(crate) async fn purge(
     let delivered = seconds(retention.delivered);
     let discarded = seconds(retention.discarded);
     let rows_max = i64::from(rows_max);
-    let mut purged = Purged::default();
-    let boundary = store.call("purge", move |connection| Box::pin(boundary(connection, delivered)));
-    if let Some(boundary) = boundary.await? {
-        purged.messages = sweep(store, boundary, rows_max).await?;
-    }
-    (purged.discarded, purged.progress) = store
+    // First, so that a long journal, which makes what follows slow, gets shorter in every round.
+    let progress = journal::thin(store, delivered).await?;
+    let messages = sweep(store, delivered, rows_max).await;
+    let discarded = store
         .call("purge", move |connection| {
             Box::pin(async move {
-                let run = |sql, keep: f64| query(sql).bind(keep).bind(rows_max);
-                let discarded = run(include_str!("../sql/purge_discarded.sql"), discarded)
+                query(include_str!("../sql/purge_patience.sql")).execute(&mut *connection).await?;
+                let discarded = query(include_str!("../sql/purge_discarded.sql"))
+                    .bind(discarded)
+                    .bind(rows_max)
                     .execute(&mut *connection)
                     .await?;
-                let progress = run(include_str!("../sql/purge_progress.sql"), delivered)
-                    .execute(&mut *connection)
-                    .await?;
-                query(include_str!("../sql/purge_relays.sql")).execute(connection).await?;
-                Ok((discarded.rows_affected(), progress.rows_affected()))
+                query(include_str!("../sql/purge_relays.sql")).execute(&mut *connection).await?;
+                query(include_str!("../sql/purge_rewinds.sql")).execute(connection).await?;
+                Ok(discarded.rows_affected())
             })
         })
         .await?;
-    Ok(purged)
+    Ok(Purged { messages: messages?, discarded, progress })
 }
 
-/// `None` where a shard had passed nothing yet, or there is no route: then nothing may go.
-async fn boundary(
-    connection: &mut PgConnection,
-    retention_seconds: f64,
-) -> Result<Option<Boundary>, Fault> {
-    let texts: Vec<Option<String>> = scalar(include_str!("../sql/purge_boundaries.sql"))
-        .bind(retention_seconds)
-        .fetch_all(connection)
-        .await?;
-    let mut boundary: Option<Boundary> = None;
-    for text in texts {
-        let passed: Position = position(&text.unwrap_or_default())?;
-        // Only the first stretch of a position counts: it is the most recent, and the rest is
-        // passed soon enough.
-        let Some(step) = passed.steps().first() else {
-            return Ok(None);
-        };
-        let boundary =
-            boundary.get_or_insert_with(|| Boundary { end: step.seq, snapshots: Vec::new() });
-        boundary.end = boundary.end.min(step.seq);
-        if !boundary.snapshots.iter().any(|known| **known == *step.snapshot) {
-            boundary.snapshots.push(step.snapshot.to_string());
-        }
-    }
-    Ok(boundary)
-}
-
+/// Looks through the log from where the last round stopped.
 async fn sweep(
     store: &PostgresStore,
-    boundary: Boundary,
+    retention_seconds: f64,
     rows_max: i64,
 ) -> Result<u64, StoreError> {
-    let mut state = store.sweep.resume(boundary.end);
+    let mut state = store.sweep.resume();
     let mut removed = 0;
     for _ in 0..LOOKS_MAX {
-        let (from, end, snapshots) = (state.seq, boundary.end, boundary.snapshots.clone());
-        let room = rows_max - removed;
+        let (from, room) = (state.seq, rows_max - removed);
         let chunk = store
             .call("purge", move |connection| {
-                Box::pin(chunk(connection, from..end, snapshots, room))
+                Box::pin(chunk(connection, from, room, retention_seconds))
             })
             .await?;
+        if chunk.end < from {
+            // An end that lies behind means a new route, and with it other rows that may go.
+            state = SweepState::start();
+            store.sweep.pause(state);
+            continue;
+        }
         removed += chunk.removed;
         let is_full = removed >= rows_max;
         let is_end = chunk.looked < LOOK_ROWS;
         state.seq = match (is_full, is_end) {
-            (true, _) => chunk.removed_last.unwrap_or(state.seq),
-            (false, true) => boundary.end,
-            (false, false) => chunk.looked_last.unwrap_or(boundary.end),
+            (true, _) => chunk.removed_last.unwrap_or(from),
+            (false, true) => chunk.end,
+            (false, false) => chunk.looked_last.unwrap_or(chunk.end),
         };
         state.kept += if is_full { 0 } else { chunk.looked - chunk.removed };
         state.is_complete = is_end && !is_full;
@@ -162,30 +141,41 @@ async fn sweep(
 
 /// What one statement found.
 struct Chunk {
+    /// The highest seq that may go.
+    end: Seq,
     looked: i64,
     looked_last: Option<Seq>,
     removed: i64,
     removed_last: Option<Seq>,
 }
 
+/// Decides what may go, and removes it, while no route is registered or changed: a route that appears
+/// in between would find what waits for it gone.
 async fn chunk(
     connection: &mut PgConnection,
-    range: std::ops::Range<Seq>,
-    snapshots: Vec<String>,
+    after: Seq,
     rows_max: i64,
+    retention_seconds: f64,
 ) -> Result<Chunk, Fault> {
+    for sql in [
+        include_str!("../sql/purge_patience.sql"),
+        include_str!("../sql/purge_lock_log.sql"),
+        include_str!("../sql/purge_lock_routes.sql"),
+    ] {
+        query(sql).execute(&mut *connection).await?;
+    }
     let row = query(include_str!("../sql/purge_messages.sql"))
-        .bind(range.start)
-        .bind(range.end)
-        .bind(snapshots)
+        .bind(after)
         .bind(LOOK_ROWS)
         .bind(rows_max)
+        .bind(retention_seconds)
         .fetch_one(connection)
         .await?;
     Ok(Chunk {
-        looked: row.try_get(0)?,
-        looked_last: row.try_get(1)?,
-        removed: row.try_get(2)?,
-        removed_last: row.try_get(3)?,
+        end: row.try_get(0)?,
+        looked: row.try_get(1)?,
+        looked_last: row.try_get(2)?,
+        removed: row.try_get(3)?,
+        removed_last: row.try_get(4)?,
     })
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Layout, Position, RelayBeat, RelayId, RouteSpec, Seq, TopicPattern};
+use posthaste_core::{Layout, Pause, Position, RelayBeat, RelayId, RouteSpec, Seq, TopicPattern};
 use sqlx::{PgConnection, Row, postgres::PgRow};
 
 use crate::{
     error::Fault,
+    fetch,
     row::{position, seconds},
+    snapshot::{self, Seen},
     transaction::{query, scalar},
 };
 
@@ -54,10 +56,20 @@ pub(crate) async fn lock(connection: &mut PgConnection, name: &str) -> Result<Sp
     Split::of(name, row)
 }
 
-/// The position that covers all that is committed now.
+/// A position that covers all that is committed now, with a listed snapshot (ADR 12).
+///
+/// Other than in a fetch, the transaction may have an id of its own, and then the server does not
+/// tell which one is the next. So between the two reads an id is drawn, and given up again: all who
+/// drew a seq up to the head have lower ids, and all of these are below the snapshot's `xmax`.
 pub(crate) async fn head(connection: &mut PgConnection) -> Result<Position, Fault> {
-    let row = query(include_str!("../sql/read_head.sql")).fetch_one(connection).await?;
-    Ok(Position::at(row.try_get(0)?, row.try_get::<&str, _>(1)?))
+    let seq: Seq = scalar(include_str!("../sql/read_head.sql")).fetch_one(&mut *connection).await?;
+    fetch::draw_xid(connection).await?;
+    let plain: String =
+        scalar(include_str!("../sql/read_snapshot.sql")).fetch_one(connection).await?;
+    match snapshot::listed(&format!("{plain}+0")) {
+        Some(Seen::Listed(snapshot)) => Ok(Position::at(seq, snapshot)),
+        _ => Err(Fault::internal("the server's snapshot cannot be read")),
+    }
 }
 
 /// Starts a resize, moves its barrier, or ends it.
@@ -267,6 +279,7 @@ pub(crate) async fn beat(
         .bind(&relay.version)
         .bind(&relay.routes)
         .bind(seconds(ttl))
+        .bind(Pause::to_text(&relay.paused))
         .execute(&mut *connection)
         .await?;
     let counts: Vec<i64> = scalar(include_str!("../sql/count_relays.sql"))

@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 
 use posthaste_core::{
-    Failure, Horizon, Lease, Message, Next, Park, ParkState, Position, Repark, Seq, Settled,
+    Entry, Failure, Horizon, Lease, Message, Next, Park, ParkState, Position, Repark, Seq, Settled,
     Settlement, bucket,
 };
-use sqlx::PgConnection;
+use sqlx::{PgConnection, Row};
 
 use crate::{
     enqueue::Columns,
     error::Fault,
     lease::last_position,
+    rewind,
     row::seconds,
+    snapshot,
     transaction::{query, scalar},
 };
 
@@ -26,9 +28,9 @@ pub(crate) async fn settle(
         Some(position) => last_position(connection, &lease.route, lease.shard).await? == *position,
         None => false,
     };
-    let horizon = match &settlement.position {
-        Some(position) => advance(connection, &lease, position).await?,
-        None => fence(connection, &lease).await?,
+    let (horizon, entry) = match &settlement.position {
+        Some(position) => advance(connection, &lease, &settlement, position).await?,
+        None => fence(connection, &lease, &settlement).await?,
     };
     let route = &lease.route;
     let mut keys = BTreeSet::new();
@@ -46,7 +48,7 @@ pub(crate) async fn settle(
     }
     let keys: Vec<String> = keys.into_iter().collect();
     if keys.is_empty() {
-        return Ok(Settled { unblocked: Vec::new(), horizon });
+        return Ok(Settled { unblocked: Vec::new(), horizon, entry });
     }
     let parked = settlement.park.iter().map(|park| park.report.seq);
     let reparked = settlement.repark.iter().map(|report| report.seq);
@@ -59,37 +61,66 @@ pub(crate) async fn settle(
             .fetch_all(connection)
             .await?,
         horizon,
+        entry,
     })
 }
 
-/// The id of this transaction: whoever drew a seq before the settlement began has a lower one.
+/// The id of this transaction, as a horizon: whoever drew a seq before the settlement began has a lower
+/// one. And the journal's new entry.
 async fn advance(
     connection: &mut PgConnection,
     lease: &Lease,
+    settlement: &Settlement,
     position: &Position,
-) -> Result<Horizon, Fault> {
-    let horizon: Option<String> = scalar(include_str!("../sql/settle_position.sql"))
+) -> Result<(Horizon, Entry), Fault> {
+    let evidence = settlement.evidence.as_ref();
+    let witness = evidence.and_then(|evidence| evidence.witness);
+    let row = query(include_str!("../sql/settle_position.sql"))
         .bind(&lease.route)
         .bind(i32::from(lease.shard.index))
         .bind(lease.relay.0)
         .bind(lease.epoch)
         .bind(position.to_string())
         .bind(position.seq())
-        .fetch_optional(connection)
+        .bind(evidence.map(|evidence| &*evidence.lineage.0))
+        .bind(snapshot::xmax(position).to_string())
+        .bind(evidence.map(|evidence| evidence.entry.epoch))
+        .bind(evidence.map(|evidence| evidence.entry.n))
+        .bind(witness.map(|witness| witness.seq))
+        .bind(witness.map(|witness| witness.id.0))
+        .fetch_optional(&mut *connection)
         .await?;
-    horizon.map(Into::into).ok_or_else(Fault::fenced)
+    match row {
+        Some(row) => {
+            let entry = Entry { epoch: row.try_get(1)?, n: row.try_get(2)? };
+            Ok((row.try_get::<&str, _>(0)?.into(), entry))
+        }
+        None => Err(rewind::why_refused(connection, lease, settlement).await?),
+    }
 }
 
-/// No horizon: nothing that was read is written down.
-async fn fence(connection: &mut PgConnection, lease: &Lease) -> Result<Horizon, Fault> {
+/// No horizon and no entry: nothing that was read is written down.
+async fn fence(
+    connection: &mut PgConnection,
+    lease: &Lease,
+    settlement: &Settlement,
+) -> Result<(Horizon, Entry), Fault> {
     let row = query(include_str!("../sql/settle_fence.sql"))
         .bind(&lease.route)
         .bind(i32::from(lease.shard.index))
         .bind(lease.relay.0)
         .bind(lease.epoch)
-        .fetch_optional(connection)
+        .fetch_optional(&mut *connection)
         .await?;
-    row.map(|_| Horizon::default()).ok_or_else(Fault::fenced)
+    if row.is_none() {
+        return Err(rewind::why_refused(connection, lease, settlement).await?);
+    }
+    if let Some(evidence) = &settlement.evidence {
+        let shard = lease.shard.index;
+        let (_, present) = rewind::read(connection, &lease.route, shard, evidence.witness).await?;
+        present.check(evidence, &Position::default())?;
+    }
+    Ok((Horizon::default(), Entry::default()))
 }
 
 async fn forget(

@@ -11,7 +11,7 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use posthaste_core::StoreError;
 use sqlx::{
-    Connection, PgConnection, PgPool, Postgres,
+    AssertSqlSafe, Connection, PgConnection, PgPool, Postgres,
     postgres::PgArguments,
     query::{Query, QueryScalar},
 };
@@ -19,12 +19,33 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::Fault;
 
-/// Starts a call's transaction. On a big table the estimates for late rows are high enough to have
-/// the server compile each fetch to machine code, which takes longer than running it. A relay that
-/// is frozen, or gone from the network, between a statement and its commit would keep its locks, and
+/// Starts a transaction. On a big table the estimates for late rows are high enough to have the
+/// server compile each fetch to machine code, which takes longer than running it. A relay that is
+/// frozen, or gone from the network, between a statement and its commit would keep its locks, and
 /// with them its shards, for as long as its connection stays: hence the timeout.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off; \
     SET LOCAL idle_in_transaction_session_timeout = '5s'";
+
+/// How long a transaction waits for the locks that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// A call of the port: a fifth of this, the usual deadline. A row that somebody keeps locked costs
+    /// the one call that needs it this long, and the pool a connection for no longer.
+    Call(Duration),
+    /// Changing the tables: as long as it takes.
+    Endless,
+}
+
+impl Patience {
+    fn begin(self) -> String {
+        match self {
+            Self::Call(deadline) => {
+                format!("{BEGIN}; SET LOCAL lock_timeout = {}", (deadline / 5).as_millis())
+            }
+            Self::Endless => BEGIN.to_owned(),
+        }
+    }
+}
 
 /// What a call does with its connection.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'c>>;
@@ -47,6 +68,7 @@ pub(crate) async fn run<T, F>(
     pool: &PgPool,
     operation: &'static str,
     deadline: Duration,
+    patience: Patience,
     work: F,
 ) -> Result<T, StoreError>
 where
@@ -54,11 +76,12 @@ where
     F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
 {
     let pool = pool.clone();
+    let begin = patience.begin();
     let task = tokio::spawn(async move {
         let end = Instant::now() + deadline;
         let late = || Fault::TimedOut(deadline);
         let mut connection = timeout_at(end, pool.acquire()).await.map_err(|_| late())??;
-        match timeout_at(end, attempt(&mut connection, work)).await {
+        match timeout_at(end, attempt(&mut connection, begin, work)).await {
             Ok(outcome) => outcome,
             Err(_) => {
                 drop(connection.detach());
@@ -75,11 +98,12 @@ where
     }
 }
 
-async fn attempt<T, F>(connection: &mut PgConnection, work: F) -> Result<T, Fault>
+async fn attempt<T, F>(connection: &mut PgConnection, begin: String, work: F) -> Result<T, Fault>
 where
     F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send,
 {
-    let mut transaction = connection.begin_with(BEGIN).await?;
+    // Not user input: its only variable part is a number.
+    let mut transaction = connection.begin_with(AssertSqlSafe(begin)).await?;
     match work(&mut transaction).await {
         Ok(value) => {
             transaction.commit().await?;

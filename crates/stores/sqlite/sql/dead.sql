@@ -1,5 +1,6 @@
--- dead: dead letters that match the filter (?1 route, ?2 JSON array of ids, ?3 topic, ?4 class),
--- discarded ones only by id; the first ?5 of them. Payloads are read for those alone.
+-- dead: dead letters, or messages in another state ?6, that match the filter (?1 route, ?2 JSON array of
+-- ids, ?3 topic, ?4 class), discarded ones only by id; the first ?5 of them. Payloads are read for
+-- those alone.
 -- Concurrency: reads a snapshot, waits for nobody. Index: posthaste_parked_state.
 SELECT
     route,
@@ -29,7 +30,7 @@ FROM posthaste_parked
 WHERE rowid IN (
     SELECT rowid
     FROM posthaste_parked
-    WHERE (state = 'dead' OR (state = 'discarded' AND ?2 IS NOT NULL))
+    WHERE (state = ?6 OR (state = 'discarded' AND ?6 = 'dead' AND ?2 IS NOT NULL))
         AND (?1 IS NULL OR route = ?1)
         AND (?2 IS NULL OR id IN (SELECT value FROM json_each(?2)))
         AND (?3 IS NULL OR topic = ?3)

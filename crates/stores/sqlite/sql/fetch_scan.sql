@@ -5,6 +5,7 @@ SELECT
     seq,
     topic,
     key,
+    id,
     octet_length(payload) AS payload_bytes
 FROM posthaste_outbox
 WHERE seq > ?1 AND seq <= ?2

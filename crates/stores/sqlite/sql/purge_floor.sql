@@ -1,13 +1,22 @@
--- purge_floor: for each shard of each route, the highest seq it had passed ?1 seconds ago; NULL
--- where it had passed nothing.
+-- purge_floor: for each shard of each route, the highest seq it had passed ?1 seconds ago, and has
+-- passed by its latest position too; NULL where it had passed nothing.
 -- Concurrency: in the transaction that deletes, so that a route registered since is seen.
 -- Index: primary keys.
-SELECT (
-    SELECT progress.seq
-    FROM posthaste_progress AS progress
-    WHERE progress.route = lease.route
-        AND progress.shard = lease.shard
-        AND progress.at <= unixepoch('subsec') - ?1
-    ORDER BY progress.epoch DESC, progress.n DESC
-    LIMIT 1)
+SELECT min(
+    (
+        SELECT progress.seq
+        FROM posthaste_progress AS progress
+        WHERE progress.route = lease.route
+            AND progress.shard = lease.shard
+            AND progress.at <= unixepoch('subsec') - ?1
+        ORDER BY progress.epoch DESC, progress.n DESC
+        LIMIT 1
+    ),
+    (
+        SELECT progress.seq
+        FROM posthaste_progress AS progress
+        WHERE progress.route = lease.route AND progress.shard = lease.shard
+        ORDER BY progress.epoch DESC, progress.n DESC
+        LIMIT 1
+    ))
 FROM posthaste_lease AS lease

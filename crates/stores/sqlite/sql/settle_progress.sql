@@ -1,4 +1,4 @@
--- settle_progress: appends how far a shard has read.
+-- settle_progress: appends how far a shard has read, and says the entry's number.
 -- Concurrency: behind the fence, in its transaction. Index: primary key.
 INSERT INTO posthaste_progress (route, shard, epoch, n, position, seq, at)
 SELECT
@@ -11,3 +11,4 @@ SELECT
     ?6
 FROM posthaste_progress
 WHERE route = ?1 AND shard = ?2 AND epoch = ?3
+RETURNING n

@@ -17,10 +17,24 @@ const MESSAGES_PER_STATEMENT_MAX: usize = BINDS_MAX / BINDS_PER_MESSAGE;
 /// and a transaction that reads first and writes later fails if another one wrote in between.
 ///
 /// # Errors
-/// Kind `Refused` outside a transaction, or for a message that breaks a limit; then nothing was
-/// enqueued. After any other error roll the transaction back.
+/// Kind `Refused` outside a transaction, or for a message that breaks a limit; kind `NotCommitted`
+/// where SQLite has rolled the transaction back. Then nothing was enqueued. After any other error roll
+/// the transaction back.
 pub async fn enqueue(conn: &mut SqliteConnection, messages: &[Message]) -> Result<(), StoreError> {
+    if conn.is_in_transaction() && !is_transaction_there(conn).await {
+        return Err(StoreError::not_committed("enqueue"));
+    }
     append(conn, messages).await.map_err(|fault| fault.into_error("enqueue"))
+}
+
+/// Whether the transaction that the driver counts is still there.
+async fn is_transaction_there(conn: &mut SqliteConnection) -> bool {
+    let begin = sqlx::query(include_str!("../sql/begin_empty.sql")).execute(&mut *conn).await;
+    if begin.is_ok() {
+        // A rollback that fails closes nothing that mattered: the transaction is empty.
+        let _ = sqlx::query(include_str!("../sql/rollback.sql")).execute(conn).await;
+    }
+    begin.is_err()
 }
 
 /// The same, for a transaction of the store's own.

@@ -54,6 +54,11 @@ pub(crate) fn is_busy(error: &sqlx::Error) -> bool {
 
 /// The port's error for any error of the driver.
 pub(crate) fn store_error(operation: &'static str, error: sqlx::Error) -> StoreError {
+    // What a guarded transaction answers to commits that are not its own.
+    const COMMIT_HOOK: i32 = 531;
+    if error.as_database_error().is_some_and(|error| code(error) == COMMIT_HOOK) {
+        return StoreError::not_committed(operation).with_source(error);
+    }
     let (kind, message) = match &error {
         sqlx::Error::Database(database) => of_database(database.as_ref()),
         sqlx::Error::Configuration(_) => (

@@ -3,10 +3,12 @@
 //! A batch is read in two steps: what decides about each row (topic, key, size), then the messages
 //! that are wanted. So neither other routes' payloads nor those beyond the limit are ever loaded.
 
-use posthaste_core::{Batch, Fetch, Fetched, Seq, TopicPattern, bucket};
+use posthaste_core::{
+    Batch, Fetch, Fetched, Lineage, MessageId, Seq, TopicPattern, Witness, bucket,
+};
 use sqlx::{Row, SqliteConnection};
 
-use crate::{error::Fault, row, settle::fenced};
+use crate::{error::Fault, rewind::Holder, row};
 
 /// A row of the log without what is in it.
 struct Scanned {
@@ -14,6 +16,7 @@ struct Scanned {
     topic: String,
     key: Option<String>,
     payload_bytes: usize,
+    id: Option<MessageId>,
 }
 
 /// Which rows a batch takes and how far it goes.
@@ -23,16 +26,21 @@ struct Selection {
     cut: Option<Seq>,
 }
 
-pub(crate) async fn fetch(conn: &mut SqliteConnection, fetch: &Fetch) -> Result<Batch, Fault> {
+pub(crate) async fn fetch(
+    conn: &mut SqliteConnection,
+    fetch: &Fetch,
+    lineage: Lineage,
+) -> Result<Batch, Fault> {
     let Some((topics, log_end)) = route(conn, &fetch.route).await? else {
         return Err(unknown_route(&fetch.route));
     };
     let after = fetch.after.seq();
     let until = fetch.until.as_ref().map_or(Seq::MAX, |until| until.seq());
     let scanned = scan(conn, after, until, fetch.rows_max).await?;
-    check_epoch(conn, fetch).await?;
+    check_holder(conn, fetch, lineage).await?;
     let selection = select(fetch, &topics, &scanned);
     let last = scanned.last().map_or(after, |row| row.seq);
+    let witness = scanned.last().and_then(|row| row.id.map(|id| Witness { seq: row.seq, id }));
     Ok(Batch {
         messages: load(conn, &selection.seqs).await?,
         // Nothing left: all up to the end of the log has been looked at, gaps included. So a shard
@@ -40,6 +48,7 @@ pub(crate) async fn fetch(conn: &mut SqliteConnection, fetch: &Fetch) -> Result<
         end: selection.cut.unwrap_or_else(|| last.max(log_end.min(until))),
         snapshot: "".into(),
         more: selection.cut.is_some(),
+        witness,
     })
 }
 
@@ -62,15 +71,23 @@ async fn route(
 }
 
 /// Whether what was read is what comes next: another holder may have passed, and retention removed, rows
-/// before it.
-async fn check_epoch(conn: &mut SqliteConnection, fetch: &Fetch) -> Result<(), Fault> {
-    let Some(epoch) = fetch.epoch else { return Ok(()) };
-    let latest: Option<i64> = sqlx::query_scalar(include_str!("../sql/fetch_epoch.sql"))
-        .bind(&fetch.route)
-        .bind(fetch.shard.index)
-        .fetch_optional(conn)
-        .await?;
-    if latest == Some(epoch) { Ok(()) } else { Err(fenced(&fetch.route, fetch.shard, epoch)) }
+/// before it, or the log may be another one than the holder knows.
+async fn check_holder(
+    conn: &mut SqliteConnection,
+    fetch: &Fetch,
+    lineage: Lineage,
+) -> Result<(), Fault> {
+    if fetch.epoch.is_none() && fetch.evidence.is_none() {
+        return Ok(());
+    }
+    let holder = Holder {
+        route: &fetch.route,
+        shard: fetch.shard,
+        epoch: fetch.epoch,
+        evidence: fetch.evidence.as_ref(),
+        lineage,
+    };
+    holder.check(conn, &fetch.after).await
 }
 
 /// One row more than asked for, to know whether there is more.
@@ -93,6 +110,7 @@ async fn scan(
                 topic: row::text(row, "topic")?.unwrap_or_default(),
                 key: row::text(row, "key")?,
                 payload_bytes: row.try_get::<u32, _>("payload_bytes")? as usize,
+                id: row::text(row, "id")?.and_then(|id| id.parse().ok()).map(MessageId),
             })
         })
         .collect()

@@ -2,17 +2,15 @@
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Failure, InboxConnection, LaneKey, Letter, MessageId, StoreError, StoreErrorKind, Tally,
+    Failure, InboxConnection, LaneKey, LanePage, Letter, MessageId, PageRange, PagesWanted, Shard,
+    StoreError, Tally,
 };
-use sqlx::{
-    Connection, Sqlite, SqliteConnection, SqlitePool, Transaction, query::Query,
-    sqlite::SqliteArguments,
-};
+use sqlx::{Connection, Sqlite, SqliteConnection, query::Query, sqlite::SqliteArguments};
 use uuid::Uuid;
 
 use crate::{
     error::{Fault, store_error},
-    row,
+    pages, row,
 };
 
 /// The inbox in the transaction that a connection is in.
@@ -46,23 +44,6 @@ impl<'c> Inbox<'c> {
         let done = query.execute(&mut *self.conn).await;
         done.map(|done| done.rows_affected()).map_err(|error| store_error(operation, error))
     }
-}
-
-/// Begins a transaction for a handler, waiting for the writer before it.
-///
-/// # Errors
-/// When there is no connection to be had.
-pub async fn begin(pool: &SqlitePool) -> Result<Transaction<'static, Sqlite>, StoreError> {
-    pool.begin_with("BEGIN IMMEDIATE").await.map_err(|error| store_error("begin", error))
-}
-
-/// Commits a handler's transaction.
-///
-/// # Errors
-/// Kind `Unavailable` where it is not known whether it was committed: the message comes again and is
-/// then found to be handled, or is handled.
-pub async fn commit(transaction: Transaction<'static, Sqlite>) -> Result<(), StoreError> {
-    transaction.commit().await.map_err(|error| store_error("commit", error))
 }
 
 /// What a driver's error in a handler means to its runner: kind `Unavailable` says nothing about the
@@ -127,12 +108,39 @@ impl InboxConnection for Inbox<'_> {
             .bind(tally.impossible.cast_signed());
         match self.execute("write_lane", update).await? {
             1 => Ok(()),
-            _ => Err(StoreError::new(
-                StoreErrorKind::Internal,
-                "write_lane",
-                "the lane was written without being locked first; this is a bug",
-            )),
+            // The row was locked in this transaction: it is gone together with the transaction.
+            _ => Err(StoreError::not_committed("write_lane")),
         }
+    }
+
+    async fn read_pages(
+        &mut self,
+        lane: &LaneKey,
+        wanted: &PagesWanted,
+    ) -> Result<Vec<LanePage>, StoreError> {
+        let read = pages::read(self.conn, lane, wanted).await;
+        read.map_err(|error| store_error("read_pages", error))
+    }
+
+    async fn write_pages(
+        &mut self,
+        lane: &LaneKey,
+        shard: Shard,
+        pages: &[LanePage],
+    ) -> Result<(), StoreError> {
+        let written = pages::write(self.conn, lane, shard, pages).await;
+        written.map_err(|error| store_error("write_pages", error))
+    }
+
+    async fn remove_pages(
+        &mut self,
+        lane: &LaneKey,
+        shard: Shard,
+        range: PageRange,
+        limit: u32,
+    ) -> Result<i64, StoreError> {
+        let removed = pages::remove(self.conn, lane, shard, range, limit).await;
+        removed.map_err(|error| store_error("remove_pages", error))
     }
 
     async fn accept_log(&mut self, lane: &LaneKey, source: &str) -> Result<bool, StoreError> {

@@ -2,11 +2,18 @@
 
 use std::time::Duration;
 
-use posthaste_core::{Claim, Grant, Lease, Position, RelayBeat, Shard};
+use posthaste_core::{Claim, Grant, Lease, Lineage, Pause, Position, RelayBeat, Shard};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
-use crate::{error::Fault, fetch::unknown_route, parked, route, row, settle::fenced};
+use crate::{
+    error::Fault,
+    fetch::unknown_route,
+    parked,
+    rewind::{self, Holder},
+    route, row,
+    settle::fenced,
+};
 
 /// What a claim finds: the number of shards, where the route is to stop, whether the lease is free.
 type Look = (u16, Option<String>, bool);
@@ -36,7 +43,11 @@ pub(crate) async fn last_position(
 pub(crate) async fn acquire(
     conn: &mut SqliteConnection,
     claim: &Claim,
+    lineage: Lineage,
 ) -> Result<Option<Grant>, Fault> {
+    if let Some(rewound) = claim.rewound {
+        rewind::realign(conn, claim, rewound).await?;
+    }
     let (shards, barrier, is_free) = look(conn, claim).await?;
     if shards != claim.shard.of || !is_free {
         return Ok(None);
@@ -48,7 +59,9 @@ pub(crate) async fn acquire(
         .bind(claim.ttl.as_secs_f64())
         .fetch_one(&mut *conn)
         .await?;
-    let position = last_position(conn, &claim.route, claim.shard).await?;
+    let latest = last_position(conn, &claim.route, claim.shard).await?;
+    let present = rewind::read(conn, &claim.route, claim.shard, None, lineage).await?;
+    let position = rewind::bounded(conn, claim, &present, latest).await?;
     let mut until = barrier.as_deref().map(parse_position).transpose()?;
     if until.as_ref().is_some_and(|until| position.seq() > until.seq()) {
         // Its last holder had the lease from before the resize, knew of no stop and read past it.
@@ -70,6 +83,7 @@ pub(crate) async fn acquire(
         blocked,
         log,
         undelivered,
+        evidence: present.evidence(),
     }))
 }
 
@@ -80,9 +94,21 @@ async fn log(conn: &mut SqliteConnection, route: &str) -> Result<Uuid, Fault> {
         .bind(Uuid::new_v4().to_string())
         .execute(&mut *conn)
         .await?;
-    let text: String =
-        sqlx::query_scalar(include_str!("../sql/read_log.sql")).bind(route).fetch_one(conn).await?;
-    text.parse().map_err(|error: uuid::Error| Fault::unreadable("log", error.to_string()))
+    let log = read_log(conn, route).await?;
+    log.ok_or_else(|| Fault::unreadable("log", "it has no name".to_owned()))
+}
+
+/// The name of the log that the route reads, if one was drawn.
+pub(crate) async fn read_log(
+    conn: &mut SqliteConnection,
+    route: &str,
+) -> Result<Option<Uuid>, Fault> {
+    let text: Option<String> = sqlx::query_scalar(include_str!("../sql/read_log.sql"))
+        .bind(route)
+        .fetch_optional(conn)
+        .await?;
+    let log = text.map(|text| text.parse()).transpose();
+    log.map_err(|error: uuid::Error| Fault::unreadable("log", error.to_string()))
 }
 
 /// A position as it is stored.
@@ -110,13 +136,20 @@ pub(crate) async fn renew(
         .bind(lease.relay.to_string())
         .bind(lease.epoch)
         .bind(ttl.as_secs_f64())
-        .execute(conn)
+        .execute(&mut *conn)
         .await?;
     if renewed.rows_affected() == 1 {
-        Ok(())
-    } else {
-        Err(fenced(&lease.route, lease.shard, lease.epoch))
+        return Ok(());
     }
+    let holder = Holder {
+        route: &lease.route,
+        shard: lease.shard,
+        epoch: Some(lease.epoch),
+        evidence: None,
+        lineage: Lineage::default(),
+    };
+    holder.check(conn, &Position::default()).await?;
+    Err(fenced(&lease.route, lease.shard, lease.epoch))
 }
 
 pub(crate) async fn release(conn: &mut SqliteConnection, lease: &Lease) -> Result<(), Fault> {
@@ -144,6 +177,7 @@ pub(crate) async fn beat(
         .bind(&relay.version)
         .bind(&routes)
         .bind(ttl.as_secs_f64())
+        .bind(Pause::to_text(&relay.paused))
         .execute(&mut *conn)
         .await?;
     Ok(sqlx::query_scalar(include_str!("../sql/beat_count.sql"))

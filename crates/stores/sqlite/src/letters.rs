@@ -122,9 +122,14 @@ impl InboxStore for SqliteStore {
             .write("forget_log", move |conn| {
                 Box::pin(async move {
                     let forget = sqlx::query(include_str!("../sql/inbox_forget_log.sql"))
-                        .bind(consumer)
+                        .bind(&consumer)
                         .bind(log.to_string());
-                    Ok(forget.execute(conn).await?.rows_affected())
+                    let lanes = forget.execute(&mut *conn).await?.rows_affected();
+                    let pages = sqlx::query(include_str!("../sql/inbox_forget_pages.sql"))
+                        .bind(&consumer)
+                        .bind(log.to_string());
+                    pages.execute(conn).await?;
+                    Ok(lanes)
                 })
             })
             .await

@@ -15,12 +15,17 @@ mod enqueue;
 mod error;
 mod examine;
 mod fetch;
+mod file;
+mod guarded;
 mod inbox;
+mod journal;
 mod lease;
 mod letters;
 mod migrate;
+mod pages;
 mod parked;
 mod purge;
+mod rewind;
 mod route;
 mod row;
 mod settle;
@@ -33,6 +38,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use journal::Place;
 use posthaste_core::{
     Batch, Claim, Due, Fetch, Finding, Grant, Horizon, Layout, Lease, Message, ParkedFilter,
     ParkedView, Purged, RelayBeat, Retention, RouteSpec, Settled, Settlement, Snapshot, Status,
@@ -41,9 +47,10 @@ use posthaste_core::{
 use sqlx::SqlitePool;
 use task::Tasks;
 
-pub use connect::connect_options;
+pub use connect::{check_url, connect_options};
 pub use enqueue::enqueue;
-pub use inbox::{Inbox, begin, commit, handler_error};
+pub use guarded::{Guarded, begin};
+pub use inbox::{Inbox, handler_error};
 pub use migrate::{MIGRATIONS, Migration, adopt, migrate, print_migrations};
 
 /// An outbox in an SQLite file.
@@ -53,6 +60,8 @@ pub struct SqliteStore {
     /// How far [`Store::purge`] has looked, so that rows it must keep are not looked at every time.
     /// Lost with the process, which costs one sweep. A plain mutex: held for an assignment only.
     swept: Mutex<purge::Swept>,
+    /// How far journals have been thinned. Likewise.
+    thinned: Mutex<journal::Thinned>,
 }
 
 impl SqliteStore {
@@ -60,7 +69,7 @@ impl SqliteStore {
     /// [`connect_options`]; [`Store::examine`] tells whether they have.
     #[must_use]
     pub fn new(pool: SqlitePool) -> Self {
-        Self { tasks: Tasks::new(pool), swept: Mutex::default() }
+        Self { tasks: Tasks::new(pool), swept: Mutex::default(), thinned: Mutex::default() }
     }
 
     /// Opens the file, creating it where there is none, with a small pool of its own. The tables are
@@ -70,7 +79,9 @@ impl SqliteStore {
     /// Kind `Refused` for a URL that is none, `Unavailable` or `ReadOnly` for a file that cannot be
     /// used.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        Ok(Self::new(connect::open(url).await?))
+        let (pool, file) = connect::open(url).await?;
+        let store = Self::new(pool);
+        Ok(Self { tasks: Tasks { file, ..store.tasks }, ..store })
     }
 
     /// The pool this store uses.
@@ -85,6 +96,50 @@ impl SqliteStore {
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.tasks.deadline = deadline;
         self
+    }
+}
+
+impl SqliteStore {
+    /// Thins every shard's journal and says how many entries went. Each piece is a transaction of its
+    /// own, which holds the write lock only to remove what was found before.
+    async fn thin(&self, retention: Duration) -> Result<u64, StoreError> {
+        let shards = self.tasks.run("purge", |conn| Box::pin(journal::shards(conn))).await?;
+        let mut removed = 0;
+        for shard in shards {
+            removed += self.thin_shard(retention, shard).await?;
+        }
+        Ok(removed)
+    }
+
+    async fn thin_shard(
+        &self,
+        retention: Duration,
+        shard: journal::Shard,
+    ) -> Result<u64, StoreError> {
+        let thinned = || self.thinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let resumed = thinned().get(&shard).copied().unwrap_or_default();
+        let (mut place, mut removed) = (Place::default(), 0);
+        for _ in 0..journal::LOOKS_MAX {
+            let at = shard.clone();
+            let look = self.tasks.run("purge", move |conn| {
+                Box::pin(async move { journal::look(conn, retention, &at, place).await })
+            });
+            let look = look.await?;
+            let (next, end) = (look.next(resumed), look.end(resumed));
+            if !look.spare.is_empty() {
+                let at = shard.clone();
+                let remove = self.tasks.write("purge", move |conn| {
+                    Box::pin(async move { journal::remove(conn, &at, &look).await })
+                });
+                removed += remove.await?;
+            }
+            thinned().insert(shard.clone(), end);
+            match next {
+                Some(next) => place = next,
+                None => break,
+            }
+        }
+        Ok(removed)
     }
 }
 
@@ -161,13 +216,13 @@ impl Store for SqliteStore {
         let is_free = self.tasks.run("acquire", move |conn| {
             Box::pin(async move { lease::is_free(conn, &wanted).await })
         });
-        if !is_free.await? {
+        if claim.rewound.is_none() && !is_free.await? {
             return Ok(None);
         }
-        let wanted = claim.clone();
+        let (wanted, lineage) = (claim.clone(), self.tasks.file.lineage());
         self.tasks
             .write("acquire", move |conn| {
-                Box::pin(async move { lease::acquire(conn, &wanted).await })
+                Box::pin(async move { lease::acquire(conn, &wanted, lineage).await })
             })
             .await
     }
@@ -191,17 +246,20 @@ impl Store for SqliteStore {
     }
 
     async fn fetch(&self, fetch: &Fetch) -> Result<Batch, StoreError> {
-        let fetch = fetch.clone();
+        let (fetch, lineage) = (fetch.clone(), self.tasks.file.lineage());
         self.tasks
-            .run("fetch", move |conn| Box::pin(async move { fetch::fetch(conn, &fetch).await }))
+            .run("fetch", move |conn| {
+                Box::pin(async move { fetch::fetch(conn, &fetch, lineage).await })
+            })
             .await
     }
 
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError> {
         let (lease, settlement) = (lease.clone(), settlement.clone());
+        let lineage = self.tasks.file.lineage();
         self.tasks
             .write("settle", move |conn| {
-                Box::pin(async move { settle::settle(conn, &lease, &settlement).await })
+                Box::pin(async move { settle::settle(conn, &lease, &settlement, lineage).await })
             })
             .await
     }
@@ -255,6 +313,8 @@ impl Store for SqliteStore {
     }
 
     async fn purge(&self, retention: Retention, rows_max: u32) -> Result<Purged, StoreError> {
+        // First, so that a long journal, which makes what follows slow, gets shorter in every round.
+        let progress = self.thin(retention.delivered).await?;
         let swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let sweep = self.tasks.run("purge", move |conn| {
             Box::pin(async move { purge::sweep(conn, swept, retention, rows_max).await })
@@ -263,8 +323,9 @@ impl Store for SqliteStore {
         let purge = self.tasks.write("purge", move |conn| {
             Box::pin(async move { purge::purge(conn, sweep, retention, rows_max).await })
         });
-        let (purged, swept) = purge.await?;
+        let (mut purged, swept) = purge.await?;
         *self.swept.lock().unwrap_or_else(PoisonError::into_inner) = swept;
+        purged.progress = progress;
         Ok(purged)
     }
 }

@@ -43,6 +43,30 @@ pub const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0003_inbox.up.sql"),
         down: include_str!("../migrations/0003_inbox.down.sql"),
     },
+    Migration {
+        version: 4,
+        name: "0004_exact_enqueue_bounded_calls",
+        up: include_str!("../migrations/0004_exact_enqueue_bounded_calls.up.sql"),
+        down: include_str!("../migrations/0004_exact_enqueue_bounded_calls.down.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "0005_inbox_page",
+        up: include_str!("../migrations/0005_inbox_page.up.sql"),
+        down: include_str!("../migrations/0005_inbox_page.down.sql"),
+    },
+    Migration {
+        version: 6,
+        name: "0006_trouble",
+        up: include_str!("../migrations/0006_trouble.up.sql"),
+        down: include_str!("../migrations/0006_trouble.down.sql"),
+    },
+    Migration {
+        version: 7,
+        name: "0007_rewind",
+        up: include_str!("../migrations/0007_rewind.up.sql"),
+        down: include_str!("../migrations/0007_rewind.down.sql"),
+    },
 ];
 
 /// Brings the tables to this program's version and returns the names of the migrations it applied.

@@ -170,9 +170,15 @@ pub(crate) async fn dead(
         .bind(&filter.topic)
         .bind(&filter.class)
         .bind(limit)
+        .bind(wanted(filter).as_str())
         .fetch_all(conn)
         .await?;
     rows.iter().map(view).collect()
+}
+
+/// The state of the messages that a filter means.
+fn wanted(filter: &ParkedFilter) -> ParkState {
+    if filter.is_retrying { ParkState::Retrying } else { ParkState::Dead }
 }
 
 pub(crate) fn view(row: &SqliteRow) -> Result<ParkedView, Fault> {
@@ -207,6 +213,9 @@ pub(crate) async fn redrive(
     filter: &ParkedFilter,
     by: &str,
 ) -> Result<u64, Fault> {
+    if filter.is_retrying {
+        return Ok(0);
+    }
     let changed: Vec<(String, Option<String>)> = sqlx::query_as(include_str!("../sql/redrive.sql"))
         .bind(&filter.route)
         .bind(ids(filter))
@@ -232,8 +241,18 @@ pub(crate) async fn discard(
         .bind(&filter.class)
         .bind(by)
         .bind(why)
+        .bind(wanted(filter).as_str())
         .fetch_all(&mut *conn)
         .await?;
+    if filter.is_retrying {
+        // Their holders may be trying them.
+        for route in changed.iter().map(|(route, _)| route).collect::<BTreeSet<_>>() {
+            sqlx::query(include_str!("../sql/fence_leases.sql"))
+                .bind(route)
+                .execute(&mut *conn)
+                .await?;
+        }
+    }
     order_changed(conn, changed).await
 }
 

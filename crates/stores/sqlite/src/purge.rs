@@ -1,5 +1,5 @@
-//! Removing what is finished: messages every route has passed for long enough, discarded dead
-//! letters, and entries of the progress journal that nothing needs.
+//! Removing what is finished: messages every route has passed for long enough, and discarded dead
+//! letters. `journal.rs` thins the journal of progress.
 
 use posthaste_core::{Purged, Retention, Seq, TopicPattern};
 use sqlx::{Row, SqliteConnection};
@@ -73,10 +73,13 @@ pub(crate) async fn purge(
     retention: Retention,
     rows_max: u32,
 ) -> Result<(Purged, Swept), Fault> {
-    // Again: a route registered since the sweep has passed nothing.
+    // Decided here, where no route is registered or changed meanwhile: what the sweep chose by other
+    // topics may wait for a route by now, and a route registered since has passed nothing.
+    let is_current = topics(conn).await? == sweep.swept.topics;
+    let (seqs, swept) = if is_current { (sweep.seqs, sweep.swept) } else { Default::default() };
     let floor = floor(conn, retention).await?.unwrap_or(0);
     let messages = sqlx::query(include_str!("../sql/purge_messages.sql"))
-        .bind(row::json_array(sweep.seqs))
+        .bind(row::json_array(seqs))
         .bind(floor)
         .execute(&mut *conn)
         .await?;
@@ -85,17 +88,13 @@ pub(crate) async fn purge(
         .bind(rows_max)
         .execute(&mut *conn)
         .await?;
-    let progress = sqlx::query(include_str!("../sql/purge_progress.sql"))
-        .bind(retention.delivered.as_secs_f64())
-        .bind(rows_max)
-        .execute(conn)
-        .await?;
+    sqlx::query(include_str!("../sql/purge_rewinds.sql")).execute(conn).await?;
     let purged = Purged {
         messages: messages.rows_affected(),
         discarded: discarded.rows_affected(),
-        progress: progress.rows_affected(),
+        progress: 0,
     };
-    let swept = Swept { seq: sweep.swept.seq.min(floor), ..sweep.swept };
+    let swept = Swept { seq: swept.seq.min(floor), ..swept };
     Ok((purged, swept))
 }
 

@@ -1,27 +1,37 @@
 //! Writing progress and parked messages, all or nothing, behind the lease's fence.
 
 use posthaste_core::{
-    Failure, Lease, Next, Park, ParkState, Position, Repark, Settled, Settlement, Shard,
-    StoreErrorKind, bucket,
+    Entry, Failure, Lease, Lineage, Next, Park, ParkState, Position, Repark, Settled, Settlement,
+    Shard, StoreErrorKind, bucket,
 };
 use sqlx::SqliteConnection;
 
-use crate::{error::Fault, lease::last_position, parked, row};
+use crate::{error::Fault, lease::last_position, parked, rewind::Holder, row};
 
 /// In a transaction that holds the write lock.
 pub(crate) async fn settle(
     conn: &mut SqliteConnection,
     lease: &Lease,
     settlement: &Settlement,
+    lineage: Lineage,
 ) -> Result<Settled, Fault> {
+    let holder = Holder {
+        route: &lease.route,
+        shard: lease.shard,
+        epoch: Some(lease.epoch),
+        evidence: settlement.evidence.as_ref(),
+        lineage,
+    };
+    holder.check(conn, settlement.position.as_ref().unwrap_or(&Position::default())).await?;
     let now = fence(conn, lease).await?;
     let is_repeated = match settlement.parks_up_to() {
         Some(position) => last_position(conn, &lease.route, lease.shard).await? == *position,
         None => false,
     };
-    if let Some(position) = &settlement.position {
-        progress(conn, lease, position, now).await?;
-    }
+    let entry = match &settlement.position {
+        Some(position) => progress(conn, lease, position, now).await?,
+        None => Entry::default(),
+    };
     // Before rows go: a delivered one takes its key with it.
     let keys = touched_keys(conn, lease, settlement).await?;
     for park in settlement.park.iter().filter(|_| !is_repeated) {
@@ -38,7 +48,7 @@ pub(crate) async fn settle(
             .await?;
     }
     if keys.is_empty() {
-        return Ok(Settled::default());
+        return Ok(Settled { entry, ..Settled::default() });
     }
     parked::order_keys(conn, &lease.route, &keys, now).await?;
     let unblocked = sqlx::query_scalar(include_str!("../sql/settle_unblocked.sql"))
@@ -46,7 +56,7 @@ pub(crate) async fn settle(
         .bind(row::json_array(keys))
         .fetch_all(conn)
         .await?;
-    Ok(Settled { unblocked, ..Settled::default() })
+    Ok(Settled { unblocked, entry, ..Settled::default() })
 }
 
 /// The error of a holder that holds nothing any more.
@@ -67,23 +77,23 @@ async fn fence(conn: &mut SqliteConnection, lease: &Lease) -> Result<f64, Fault>
     now.ok_or_else(|| fenced(&lease.route, lease.shard, lease.epoch))
 }
 
-/// Appends to the shard's journal.
+/// Appends to the shard's journal, and names the entry.
 pub(crate) async fn progress(
     conn: &mut SqliteConnection,
     lease: &Lease,
     position: &Position,
     now: f64,
-) -> Result<(), Fault> {
-    sqlx::query(include_str!("../sql/settle_progress.sql"))
+) -> Result<Entry, Fault> {
+    let n = sqlx::query_scalar(include_str!("../sql/settle_progress.sql"))
         .bind(&lease.route)
         .bind(lease.shard.index)
         .bind(lease.epoch)
         .bind(position.to_string())
         .bind(position.seq())
         .bind(now)
-        .execute(conn)
+        .fetch_one(conn)
         .await?;
-    Ok(())
+    Ok(Entry { epoch: lease.epoch, n })
 }
 
 /// The keys whose parked messages a settlement changes, each once.

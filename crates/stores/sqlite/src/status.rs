@@ -1,7 +1,8 @@
 //! The picture for people and monitors. Every statement is bounded, whatever the size of the log.
 
 use posthaste_core::{
-    LeaseStatus, RelayStatus, RouteStatus, Seq, Status, TopicPattern, UnroutedTopic, bucket,
+    LeaseStatus, Pause, REWINDS_MAX, RelayStatus, RewindStatus, RouteStatus, Seq, Status,
+    TopicPattern, UnroutedTopic, bucket,
 };
 use sqlx::{Row, SqliteConnection};
 
@@ -11,27 +12,83 @@ use crate::{error::Fault, row};
 const ROWS_MAX: u32 = 10_000;
 
 pub(crate) async fn status(conn: &mut SqliteConnection) -> Result<Status, Fault> {
-    type Columns = (String, String, u16, Seq, Seq, u32, u32);
+    type Columns = (String, String, u16, Seq, Seq);
     let found: Vec<Columns> =
         sqlx::query_as(include_str!("../sql/status_routes.sql")).fetch_all(&mut *conn).await?;
     let mut routes = Vec::new();
     let mut patterns = Vec::new();
-    for (name, topics, shards, log_start, log_end, retrying, dead) in found {
+    for (name, topics, shards, log_start, log_end) in found {
         let topics = row::topics_from(&topics)?;
         let leases = leases(conn, &name).await?;
         let passed = leases.iter().map(|lease| lease.seq).min().unwrap_or(0);
-        routes.push(RouteStatus {
+        let mut route = RouteStatus {
+            registered: true,
             oldest_pending_age_seconds: oldest_pending(conn, &topics, shards, &leases).await?,
-            name,
             topics: topics.iter().map(ToString::to_string).collect(),
             leases,
             pending: u64::try_from(log_end - passed.max(log_start)).unwrap_or(0),
-            retrying: retrying.into(),
-            dead: dead.into(),
-        });
+            ..RouteStatus::unregistered(name)
+        };
+        parked(conn, &mut route).await?;
+        routes.push(route);
         patterns.extend(topics);
     }
-    Ok(Status { routes, relays: relays(conn).await?, unrouted: unrouted(conn, &patterns).await? })
+    unregistered(conn, &mut routes).await?;
+    let unrouted = unrouted(conn, &patterns).await?;
+    let rewinds = rewinds(conn).await?;
+    let mut status = Status { routes, relays: Vec::new(), unrouted, rewinds };
+    relays(conn, &mut status).await?;
+    Ok(status)
+}
+
+async fn rewinds(conn: &mut SqliteConnection) -> Result<Vec<RewindStatus>, Fault> {
+    let found: Vec<(String, f64, String)> =
+        sqlx::query_as(include_str!("../sql/status_rewinds.sql"))
+            .bind(REWINDS_MAX)
+            .fetch_all(conn)
+            .await?;
+    let rewinds = found.into_iter().map(|(route, seconds_ago, relay)| RewindStatus {
+        route,
+        seconds_ago,
+        relay,
+    });
+    Ok(rewinds.collect())
+}
+
+/// Adds the names that retrying or dead messages belong to and that are no routes.
+async fn unregistered(
+    conn: &mut SqliteConnection,
+    routes: &mut Vec<RouteStatus>,
+) -> Result<(), Fault> {
+    let mut name = String::new();
+    loop {
+        let next: Option<String> = sqlx::query_scalar(include_str!("../sql/status_owners.sql"))
+            .bind(&name)
+            .fetch_one(&mut *conn)
+            .await?;
+        let Some(next) = next else { return Ok(()) };
+        name = next;
+        if routes.iter().any(|route| route.name == name) {
+            continue;
+        }
+        let mut route = RouteStatus::unregistered(name.clone());
+        parked(conn, &mut route).await?;
+        if route.retrying + route.dead > 0 {
+            routes.push(route);
+        }
+    }
+}
+
+/// Counts the route's parked messages.
+async fn parked(conn: &mut SqliteConnection, route: &mut RouteStatus) -> Result<(), Fault> {
+    let (retrying, dead, oldest): (u32, u32, f64) =
+        sqlx::query_as(include_str!("../sql/status_parked.sql"))
+            .bind(&route.name)
+            .fetch_one(conn)
+            .await?;
+    (route.retrying, route.dead) = (retrying.into(), dead.into());
+    route.oldest_retrying_age_seconds = oldest.max(0.0);
+    Ok(())
 }
 
 async fn leases(conn: &mut SqliteConnection, route: &str) -> Result<Vec<LeaseStatus>, Fault> {
@@ -83,19 +140,17 @@ async fn oldest_pending(
     Ok(if is_everything { 0.0 } else { last_age })
 }
 
-async fn relays(conn: &mut SqliteConnection) -> Result<Vec<RelayStatus>, Fault> {
-    type Columns = (String, String, String, f64);
+/// Adds every relay, and what those that are there say of their routes.
+async fn relays(conn: &mut SqliteConnection, status: &mut Status) -> Result<(), Fault> {
+    type Columns = (String, String, String, f64, String);
     let found: Vec<Columns> =
         sqlx::query_as(include_str!("../sql/status_relays.sql")).fetch_all(conn).await?;
-    let relays = found.into_iter();
-    Ok(relays
-        .map(|(id, name, version, seen)| RelayStatus {
-            id,
-            name,
-            version,
-            seen_seconds_ago: seen.max(0.0),
-        })
-        .collect())
+    for (id, name, version, seen, paused) in found {
+        let seen_seconds_ago = seen.max(0.0);
+        status.add_pauses(&id, &Pause::from_text(&paused), seen_seconds_ago);
+        status.relays.push(RelayStatus { id, name, version, seen_seconds_ago });
+    }
+    Ok(())
 }
 
 async fn unrouted(

@@ -9,7 +9,7 @@ use posthaste_core::{StoreError, StoreErrorKind};
 use sqlx::{Connection, SqliteConnection, SqlitePool};
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::Fault;
+use crate::{error::Fault, file::File};
 
 /// Longest a call may take, waiting for the one writer included.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(15);
@@ -23,11 +23,14 @@ pub(crate) struct Tasks {
     pub(crate) pool: SqlitePool,
     /// From the start of a call to its end; after it the call has failed.
     pub(crate) deadline: Duration,
+    /// The file that the pool's connections are to have open.
+    pub(crate) file: File,
 }
 
 impl Tasks {
     pub(crate) fn new(pool: SqlitePool) -> Self {
-        Self { pool, deadline: DEADLINE_DEFAULT }
+        let file = File::of(&pool);
+        Self { pool, deadline: DEADLINE_DEFAULT, file }
     }
 
     /// Runs work on a connection, each statement on its own.
@@ -76,6 +79,7 @@ async fn call<T, F>(tasks: Tasks, work: F) -> Result<T, Fault>
 where
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T>,
 {
+    tasks.file.check()?;
     let end = Instant::now() + tasks.deadline;
     let late = || Fault::Late(tasks.deadline);
     let Ok(conn) = timeout_at(end, tasks.pool.acquire()).await else {

@@ -278,6 +278,13 @@ impl Broker for Client {
                 outcomes.pop();
             }
             (Flaw::FailsTogether, Some(rejected)) => outcomes.fill(rejected),
+            (Flaw::NothingIsHopeless, _) => {
+                for outcome in &mut outcomes {
+                    if let Outcome::Rejected(failure) = outcome {
+                        failure.is_hopeless = false;
+                    }
+                }
+            }
             (Flaw::TooLargeIsUnknown, Some(Outcome::Rejected(failure)))
                 if failure.class == "too-large" =>
             {

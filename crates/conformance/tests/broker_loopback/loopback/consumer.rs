@@ -93,9 +93,13 @@ impl Consumer {
             Flaw::DerivedIdsChange => MessageId::fresh().to_string(),
             _ => index.to_string(),
         };
+        let mut headers = record.headers;
+        if self.flaw == Flaw::DerivedIdsChange {
+            headers.retain(|(name, _)| name != posthaste_wire::RAW_ID);
+        }
         let received = Received {
             destination: record.destination,
-            headers: record.headers,
+            headers,
             content_type: Some(record.content_type),
             body: record.body,
             coordinates,

@@ -39,6 +39,8 @@ pub(crate) enum Flaw {
     FailsTogether,
     /// Says that a message is too large by breaking the connection.
     TooLargeIsUnknown,
+    /// Says of no message that further attempts are in vain.
+    NothingIsHopeless,
     /// Shows payloads in failures.
     ShowsPayloads,
     /// Takes a timeout for success.

@@ -18,7 +18,8 @@ use std::{
 use async_trait::async_trait;
 use posthaste::{Database, InboxStore, Incoming, Message, MessageId, Provenance, StoreError};
 use posthaste_core::{
-    Failure, Floor, InboxConnection, LaneKey, Letter, Seq, Shard, StoreErrorKind, Tally,
+    Failure, Floor, InboxConnection, LaneKey, LanePage, Letter, PageRange, PagesWanted, Seq, Shard,
+    StoreErrorKind, Tally,
 };
 use uuid::Uuid;
 
@@ -418,6 +419,33 @@ impl InboxConnection for Port<'_> {
             world.own(worker).lanes.insert(lane.clone(), watermark.to_owned());
         };
         self.0.call(Need::Nothing, write).await
+    }
+
+    async fn read_pages(
+        &mut self,
+        _: &LaneKey,
+        _: &PagesWanted,
+    ) -> Result<Vec<LanePage>, StoreError> {
+        panic!("a few messages need no pages")
+    }
+
+    async fn write_pages(
+        &mut self,
+        _: &LaneKey,
+        _: Shard,
+        _: &[LanePage],
+    ) -> Result<(), StoreError> {
+        panic!("a few messages need no pages")
+    }
+
+    async fn remove_pages(
+        &mut self,
+        _: &LaneKey,
+        _: Shard,
+        _: PageRange,
+        _: u32,
+    ) -> Result<i64, StoreError> {
+        panic!("a few messages need no pages")
     }
 
     async fn accept_log(&mut self, _: &LaneKey, _: &str) -> Result<bool, StoreError> {

@@ -83,6 +83,12 @@ impl Bed {
     }
 }
 
+/// A connection to a database of the fixtures' server.
+pub async fn connect_to(database: &str) -> MySqlConnection {
+    let server = server(Kind::MariaDb).url().trim_end_matches('/');
+    MySqlConnection::connect(&format!("{server}/{database}")).await.expect("one more connection")
+}
+
 #[async_trait]
 impl TestBed for Bed {
     fn store(&self) -> Arc<dyn Store> {
@@ -170,7 +176,13 @@ pub fn spec(shards: u16) -> RouteSpec {
 }
 
 pub fn claim() -> Claim {
-    Claim { route: ROUTE.to_owned(), shard: Shard::WHOLE, relay: RelayId::fresh(), ttl: TTL }
+    Claim {
+        route: ROUTE.to_owned(),
+        shard: Shard::WHOLE,
+        relay: RelayId::fresh(),
+        ttl: TTL,
+        rewound: None,
+    }
 }
 
 pub fn fetch_after(after: Position) -> Fetch {
@@ -182,6 +194,7 @@ pub fn fetch_after(after: Position) -> Fetch {
         rows_max: 1000,
         bytes_max: 1 << 20,
         epoch: None,
+        evidence: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! A database of its own for each test, on the server of the fixtures.
+//! A database of its own for each test, on the shared server of the fixtures or on a private one.
 
 // Each test program uses its part of this.
 #![allow(dead_code, unreachable_pub, missing_docs)]
@@ -11,7 +11,7 @@ use posthaste_core::{
     Batch, Claim, Fetch, Grant, Message, Position, RelayId, RouteSpec, Settlement, Shard, Store,
     StoreError,
 };
-use posthaste_fixtures::{drop_database, fresh_database, postgres};
+use posthaste_fixtures::{self as fixtures, Durability, drop_database, fresh_database, postgres};
 use posthaste_store_postgres::{PostgresStore, enqueue, migrate};
 use sqlx::{
     Connection, Executor, PgConnection, PgPool, Postgres, Transaction, postgres::PgPoolOptions,
@@ -22,6 +22,8 @@ pub struct Bed {
     pub store: PostgresStore,
     /// For applications; outside the store's pool.
     pub pool: PgPool,
+    /// The private server of [`alone`](Self::alone); stops when the bed is dropped.
+    private: Option<fixtures::Postgres>,
 }
 
 impl Bed {
@@ -32,14 +34,29 @@ impl Bed {
         bed
     }
 
+    /// A migrated database on a server that nobody else uses, for tests that count transaction ids:
+    /// ids are handed out to all databases of a server from one counter.
+    pub async fn alone() -> Self {
+        let private = fixtures::Postgres::private(Durability::Fast).expect("a private server");
+        let url = fresh_database(private.url()).await.expect("a database can be created");
+        let mut bed = Self::over(&url, url.clone()).await;
+        bed.private = Some(private);
+        migrate(&bed.pool).await.expect("an empty database migrates");
+        bed
+    }
+
     /// An empty database.
     pub async fn bare() -> Self {
         let url = fresh_database(server()).await.expect("a database can be created");
+        Self::over(&store_url(&url), url).await
+    }
+
+    async fn over(store_url: &str, url: String) -> Self {
         let pool = PgPoolOptions::new().max_connections(50).connect_lazy(&url);
         let pool = pool.expect("a valid URL");
-        let store = PostgresStore::connect(&store_url(&url)).await;
+        let store = PostgresStore::connect(store_url).await;
         let store = store.expect("a server to connect to");
-        Self { url, store, pool }
+        Self { url, store, pool, private: None }
     }
 
     pub async fn connect(&self) -> PgConnection {
@@ -107,7 +124,9 @@ impl TestBed for Bed {
     async fn remove(&self) {
         self.store.pool().close().await;
         self.pool.close().await;
-        drop_database(server(), &self.url).await.expect("the database can be dropped");
+        if self.private.is_none() {
+            drop_database(server(), &self.url).await.expect("the database can be dropped");
+        }
     }
 }
 
@@ -141,7 +160,13 @@ pub fn message(text: &'static str) -> Message {
 }
 
 pub fn claim() -> Claim {
-    Claim { route: ROUTE.to_owned(), shard: Shard::WHOLE, relay: RelayId::fresh(), ttl: TTL }
+    Claim {
+        route: ROUTE.to_owned(),
+        shard: Shard::WHOLE,
+        relay: RelayId::fresh(),
+        ttl: TTL,
+        rewound: None,
+    }
 }
 
 pub fn fetch_after(after: Position) -> Fetch {
@@ -153,6 +178,7 @@ pub fn fetch_after(after: Position) -> Fetch {
         rows_max: 1000,
         bytes_max: 1 << 20,
         epoch: None,
+        evidence: None,
     }
 }
 

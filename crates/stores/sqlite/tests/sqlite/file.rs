@@ -61,6 +61,7 @@ async fn adopted_file_is_another_log() {
         shard: Shard::WHOLE,
         relay: RelayId::fresh(),
         ttl: Duration::from_secs(60),
+        rewound: None,
     };
     let before = bed.store.acquire(&claim).await.unwrap().unwrap();
     adopt(bed.store.pool()).await.unwrap();

@@ -38,6 +38,7 @@ async fn read_log(store: &SqliteStore) -> Batch {
         rows_max: 100_000,
         bytes_max: usize::MAX,
         epoch: None,
+        evidence: None,
     };
     store.fetch(&fetch).await.unwrap()
 }

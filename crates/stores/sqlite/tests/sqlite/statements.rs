@@ -31,6 +31,7 @@ async fn pass_everything(store: &SqliteStore) {
         shard: Shard::WHOLE,
         relay: RelayId::fresh(),
         ttl: Duration::from_secs(60),
+        rewound: None,
     };
     let grant = store.acquire(&claim).await.unwrap().unwrap();
     let settlement = Settlement { position: Some(Position::at(3, "")), ..Settlement::default() };
@@ -55,7 +56,8 @@ async fn statements_use_their_indexes() {
         (include_str!("../../sql/due_followers.sql"), "posthaste_parked_key"),
         (include_str!("../../sql/acquire_blocked.sql"), "posthaste_parked_key"),
         (include_str!("../../sql/undelivered.sql"), "sqlite_autoindex_posthaste_parked"),
-        (include_str!("../../sql/status_routes.sql"), "posthaste_parked_state"),
+        (include_str!("../../sql/status_parked.sql"), "posthaste_parked_state"),
+        (include_str!("../../sql/status_owners.sql"), "sqlite_autoindex_posthaste_parked"),
         (include_str!("../../sql/status_oldest.sql"), "INTEGER PRIMARY KEY"),
         (include_str!("../../sql/purge_scan.sql"), "INTEGER PRIMARY KEY"),
         (include_str!("../../sql/purge_discarded.sql"), "posthaste_parked_state"),

@@ -1,0 +1,2 @@
+-- 0007 rewind, undone.
+DROP TABLE IF EXISTS posthaste_rewind;

@@ -1,0 +1,10 @@
+-- inbox_next_page: the page after the first $9 of those from $7 to $8, of shard $6 of $5, of lane $3,
+-- topic $4, log $2, for consumer $1.
+-- Concurrency: the lane is locked by this transaction. Index: inbox_page_pkey.
+SELECT number
+FROM posthaste.inbox_page
+WHERE consumer = $1 AND log = $2 AND lane = $3 AND topic = $4 AND shards = $5 AND shard = $6
+    AND number BETWEEN $7 AND $8
+ORDER BY number
+LIMIT 1
+OFFSET $9

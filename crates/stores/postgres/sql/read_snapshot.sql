@@ -1,0 +1,3 @@
+-- read_snapshot: what is committed now.
+-- Concurrency: reads. Index: none.
+SELECT pg_current_snapshot()::text

@@ -1,0 +1,2 @@
+-- 0007 rewind, undone.
+DROP TABLE posthaste_rewind;

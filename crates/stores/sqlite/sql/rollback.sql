@@ -1,0 +1,3 @@
+-- rollback: ends the transaction that begin_empty.sql began.
+-- Concurrency: none. Index: none.
+ROLLBACK
