@@ -6,10 +6,18 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use posthaste_core::MessageId;
 use uuid::Uuid;
 
+use crate::version;
+
 /// A transactional outbox: what your database committed reaches your broker, in order, and nothing
 /// else does.
 #[derive(Debug, Parser)]
-#[command(name = "posthaste", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(
+    name = "posthaste",
+    version = version::SHORT,
+    long_version = version::LONG.as_str(),
+    max_term_width = 100,
+    after_help = EXAMPLES
+)]
 pub(crate) struct Cli {
     /// Configuration file [default: ./posthaste.toml, if it is there]
     #[arg(long, short, global = true, value_name = "FILE")]
@@ -178,6 +186,9 @@ pub(crate) struct DeadListArgs {
     /// Which ones
     #[command(flatten)]
     pub(crate) filter: Filter,
+    /// Messages of routes that are still retrying, instead of dead letters
+    #[arg(long, conflicts_with = "consumer")]
+    pub(crate) retrying: bool,
     /// At most so many
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
@@ -233,12 +244,16 @@ pub(crate) struct RedriveArgs {
 /// `dead discard`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
-  posthaste dead discard --route orders --topic orders.test --why 'test data' --by ann")]
+Examples:
+  posthaste dead discard --route orders --topic orders.test --why 'test data' --by ann
+  posthaste dead discard --route orders --retrying --why 'route removed' --by ann")]
 pub(crate) struct DiscardArgs {
     /// Which, and by whom
     #[command(flatten)]
     pub(crate) act: DeadAct,
+    /// Messages of routes that are still retrying, instead of dead letters
+    #[arg(long, conflicts_with = "consumer")]
+    pub(crate) retrying: bool,
     /// The reason; it is kept with the message
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) why: String,
@@ -344,10 +359,16 @@ pub(crate) struct ConfigShowArgs {
 #[command(after_help = "\
 Examples:
   posthaste listen orders
-  posthaste listen orders --json --count 1")]
+  posthaste listen orders --json --count 1
+
+Where a listener counts as a receiver (RabbitMQ, MQTT, webhooks, TCP) a message that only the listener
+gets is delivered, and nobody else will get it: there `--as-receiver` must be given.")]
 pub(crate) struct ListenArgs {
     /// The route
     pub(crate) route: String,
+    /// Accept that messages which only this listener gets count as delivered
+    #[arg(long)]
+    pub(crate) as_receiver: bool,
     /// Start with everything the broker still has, where it keeps anything
     #[arg(long)]
     pub(crate) from_beginning: bool,
@@ -374,6 +395,9 @@ pub(crate) struct VerifyArgs {
     /// Topic of the probes [default: posthaste.verify]
     #[arg(long)]
     pub(crate) topic: Option<String>,
+    /// Accept that other messages of `--topic` which only this command gets count as delivered
+    #[arg(long)]
+    pub(crate) as_receiver: bool,
     /// How many probes
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,

@@ -71,6 +71,31 @@ impl Adapter {
         })
     }
 
+    /// Why a message that nobody but a passing listener gets counts as delivered, where that is so.
+    fn listener_receives(&self) -> Option<&'static str> {
+        match self {
+            Self::RabbitMq(_) => Some(
+                "RabbitMQ counts the queue of a listener like any other: a message that no other \
+                 queue is bound for would count as delivered",
+            ),
+            Self::Mqtt(config) if config.unmatched == mqtt::Unmatched::Reject => Some(
+                "an MQTT server counts a listener as a subscriber: a message that nobody else \
+                 subscribes to would count as delivered",
+            ),
+            Self::Http(_) => Some(
+                "a listener takes the place of the webhook's receiver: what it gets counts as delivered",
+            ),
+            Self::Tcp(_) => {
+                Some("a listener takes the place of the consumer: what it gets counts as delivered")
+            }
+            // These keep messages whoever listens, or deliver to nobody.
+            #[cfg(feature = "kafka")]
+            Self::Kafka(_) => None,
+            Self::Mqtt(_) | Self::Nats(_) | Self::Redis(_) => None,
+            Self::Stdout | Self::Null | Self::Memory => None,
+        }
+    }
+
     async fn subscribe(
         &self,
         memory: &MemoryBroker,
@@ -127,6 +152,11 @@ impl Brokers {
             publish_timeout: route.publish_timeout,
             in_flight_max: route.in_flight_max,
         }
+    }
+
+    /// Why a message that nobody but a passing listener gets would count as delivered, where that is so.
+    pub(crate) fn listener_receives(&self, broker: &str) -> Option<&'static str> {
+        self.open[broker].0.listener_receives()
     }
 
     /// Subscribes to a broker.

@@ -1,25 +1,45 @@
 //! Gauges that come from the store rather than from the relay's own events.
 
-use metrics::{describe_gauge, gauge};
+use metrics::{Unit, describe_gauge, gauge};
 use posthaste_core::Status;
 
 const PENDING: &str = "posthaste_outbox_pending_messages";
 const OLDEST: &str = "posthaste_outbox_oldest_pending_age_seconds";
 const RETRYING: &str = "posthaste_outbox_retrying_messages";
+const OLDEST_RETRYING: &str = "posthaste_outbox_oldest_retrying_age_seconds";
 const DEAD: &str = "posthaste_outbox_dead_messages";
 const UNROUTED: &str = "posthaste_outbox_unrouted_messages";
 const LEASE_HELD: &str = "posthaste_lease_held";
 const STORE_UP: &str = "posthaste_store_up";
 
-/// Help texts.
+/// Help texts and units of every metric that `posthaste relay` serves.
 pub(crate) fn describe() {
-    describe_gauge!(PENDING, "messages not yet passed, at most");
-    describe_gauge!(OLDEST, "age of the oldest message not yet passed");
-    describe_gauge!(RETRYING, "parked messages waiting for another attempt, up to 10000");
-    describe_gauge!(DEAD, "dead letters, up to 10000");
-    describe_gauge!(UNROUTED, "messages among the newest 10000 that no route matches");
-    describe_gauge!(LEASE_HELD, "1 where a relay serves the shard, 0 where none does");
-    describe_gauge!(STORE_UP, "1 where the last look into the store succeeded");
+    posthaste_relay::describe_metrics();
+    posthaste_wire::describe_metrics();
+    describe_gauge!(PENDING, Unit::Count, "Messages of the route not yet passed, at most.");
+    describe_gauge!(
+        OLDEST,
+        Unit::Seconds,
+        "Age of the oldest message of the route not yet passed; 0 where there is none."
+    );
+    describe_gauge!(
+        RETRYING,
+        Unit::Count,
+        "Parked messages that wait for another attempt or behind one of their key, up to 10000."
+    );
+    describe_gauge!(
+        OLDEST_RETRYING,
+        Unit::Seconds,
+        "How long the oldest retrying message has been retrying; 0 where there is none."
+    );
+    describe_gauge!(DEAD, Unit::Count, "Dead letters, up to 10000.");
+    describe_gauge!(
+        UNROUTED,
+        Unit::Count,
+        "Messages among the newest 10000 whose topic no route matches."
+    );
+    describe_gauge!(LEASE_HELD, "1 where a relay serves the shard, 0 where none does.");
+    describe_gauge!(STORE_UP, "1 where the last look into the store succeeded, else 0.");
 }
 
 /// Whether the store answered.
@@ -34,6 +54,7 @@ pub(crate) fn set(status: &Status) {
         gauge!(PENDING, "route" => name()).set(route.pending as f64);
         gauge!(OLDEST, "route" => name()).set(route.oldest_pending_age_seconds);
         gauge!(RETRYING, "route" => name()).set(route.retrying as f64);
+        gauge!(OLDEST_RETRYING, "route" => name()).set(route.oldest_retrying_age_seconds);
         gauge!(DEAD, "route" => name()).set(route.dead as f64);
         for lease in &route.leases {
             let shard = lease.shard.to_string();

@@ -7,8 +7,13 @@ use tracing_subscriber::{EnvFilter, fmt};
 use crate::config::{LogFormat, LogLevel};
 
 /// Crates whose lines the level is about.
-const OURS: [&str; 4] =
-    ["posthaste", "posthaste_relay", "posthaste_store_postgres", "posthaste_store_sqlite"];
+const OURS: [&str; 5] = [
+    "posthaste",
+    "posthaste_relay",
+    "posthaste_store_mysql",
+    "posthaste_store_postgres",
+    "posthaste_store_sqlite",
+];
 
 /// Starts logging for the rest of the process. `RUST_LOG` wins over the level; other crates speak
 /// only from `warn` on, whatever ours may say.

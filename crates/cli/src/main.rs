@@ -13,6 +13,7 @@ mod log;
 mod output;
 mod serve;
 mod stores;
+mod version;
 
 use std::{
     io::{self, IsTerminal},

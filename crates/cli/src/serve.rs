@@ -2,6 +2,7 @@
 //! otherwise, read-only, and never in the way: no request touches the database.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
@@ -16,15 +17,19 @@ use axum::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use posthaste_core::Store;
-use posthaste_relay::{Handle, Health};
+use posthaste_relay::{Handle, Health, RouteState};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    config::Listen,
     gauges,
     output::{Fault, NO, span},
+    version,
 };
 
+/// Ports after the default one that are tried where it is taken, so that scrapers can list them.
+const PORTS_TRIED: u16 = 9;
 /// Time between two looks into the store for gauges.
 const GAUGES_EVERY: Duration = Duration::from_secs(2);
 /// Buckets for what happens within a process or a network.
@@ -105,18 +110,34 @@ impl Board {
     }
 }
 
-/// Listens.
+/// Listens at the address that the configuration names. Where it names none and the default port is
+/// taken, as by another relay of this machine, takes one of the ports after it, or any that is
+/// free.
 ///
 /// # Errors
 /// Naming the configuration key, where the address cannot be had.
-pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Fault> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let message = format!("[PH-2014] `http.listen` is {address}: {error}");
-        Fault::new(NO, message).help(
-            "choose another address, 127.0.0.1:0 for any free port, or \"off\"; \
-             POSTHASTE_HTTP__LISTEN does it for one start",
-        )
-    })
+pub(crate) async fn listen(listen: Listen) -> Result<TcpListener, Fault> {
+    let error = match TcpListener::bind(listen.address).await {
+        Ok(listener) => return Ok(listener),
+        Err(error) => error,
+    };
+    if !listen.is_named && error.kind() == io::ErrorKind::AddrInUse {
+        let port = listen.address.port();
+        for port in (port + 1..=port + PORTS_TRIED).chain([0]) {
+            let address = SocketAddr::new(listen.address.ip(), port);
+            if let Ok(listener) = TcpListener::bind(address).await {
+                let taken = listen.address;
+                tracing::warn!(%taken, "the default address is in use, so metrics are served on \
+                    another port; set `http.listen` to choose one");
+                return Ok(listener);
+            }
+        }
+    }
+    let message = format!("[PH-2014] `http.listen` is {}: {error}", listen.address);
+    Err(Fault::new(NO, message).help(
+        "choose another address, 127.0.0.1:0 for any free port, or \"off\"; \
+         POSTHASTE_HTTP__LISTEN does it for one start",
+    ))
 }
 
 /// Answers requests until stopped.
@@ -127,12 +148,12 @@ pub(crate) async fn run(
     listener: TcpListener,
     board: Board,
     stop: CancellationToken,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
-        .route("/version", get(version))
+        .route("/version", get(version_of_this))
         .with_state(board);
     axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
 }
@@ -177,8 +198,13 @@ async fn readyz(State(board): State<Board>, RawQuery(query): RawQuery) -> Respon
     json(code, &body)
 }
 
-async fn version() -> Response {
-    let body = serde_json::json!({"name": "posthaste", "version": env!("CARGO_PKG_VERSION")});
+async fn version_of_this() -> Response {
+    let body = serde_json::json!({
+        "name": "posthaste",
+        "version": version::VERSION,
+        "commit": version::COMMIT,
+        "features": version::features(),
+    });
     json(StatusCode::OK, &body)
 }
 
@@ -189,5 +215,11 @@ fn json(code: StatusCode, body: &serde_json::Value) -> Response {
 
 fn unready(health: &Health) -> Option<String> {
     let failure = health.store_failure.clone();
-    failure.or_else(|| (!health.ready).then(|| "the relay is starting".to_owned()))
+    // A route that is not registered yet, and why.
+    let stuck = || {
+        let route = health.routes.iter().find(|route| route.state == RouteState::Stuck)?;
+        Some(format!("route {}: {}", route.name, route.reason.as_deref()?))
+    };
+    let starting = || stuck().unwrap_or_else(|| "the relay is starting".to_owned());
+    failure.or_else(|| (!health.ready).then(starting))
 }

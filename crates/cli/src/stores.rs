@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use posthaste_core::{InboxStore, Store, StoreError, StoreErrorKind};
+use posthaste_core::{InboxStore, Invalid, Store, StoreError, StoreErrorKind};
 use posthaste_store_mysql::MySqlStore;
 use posthaste_store_postgres::PostgresStore;
 use posthaste_store_sqlite::SqliteStore;
@@ -108,6 +108,19 @@ pub(crate) fn print_migrations(dialect: Dialect) -> String {
         Dialect::Postgres => posthaste_store_postgres::print_migrations(),
         Dialect::Mysql => posthaste_store_mysql::print_migrations(),
         Dialect::Sqlite => posthaste_store_sqlite::print_migrations(),
+    }
+}
+
+/// Checks a store's URL, whose scheme has been checked, by the rules of its database. Touches
+/// nothing.
+///
+/// # Errors
+/// The part that is wrong and what would be right, without a secret.
+pub(crate) fn check_url(url: &SecretUrl) -> Result<(), Invalid> {
+    match dialect(url) {
+        Dialect::Postgres => posthaste_store_postgres::check_url(&url.0),
+        Dialect::Mysql => posthaste_store_mysql::check_url(&url.0),
+        Dialect::Sqlite => posthaste_store_sqlite::check_url(&url.0),
     }
 }
 

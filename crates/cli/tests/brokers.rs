@@ -4,7 +4,7 @@
 
 mod support;
 
-use posthaste_fixtures::{Kind, Port, server};
+use posthaste_fixtures::{Kind, Options, Port, Server, server};
 use support::Bundle;
 
 /// With a route for one topic: others of the same servers are for other tests.
@@ -41,8 +41,8 @@ fn topic() -> String {
 
 /// Every probe arrives, in order.
 fn verifies(t: &Bundle, topic: &str) {
-    let verified =
-        t.run(&["verify", "all", "--topic", topic, "--count", "300", "--json"]).expect(0);
+    let verify = ["verify", "all", "--topic", topic, "--count", "300", "--json", "--as-receiver"];
+    let verified = t.run(&verify).expect(0);
     let report: serde_json::Value = serde_json::from_str(&verified).unwrap();
     assert_eq!(report["received"], 300, "{report}");
     assert_eq!(report["lost"], 0, "{report}");
@@ -54,12 +54,29 @@ fn verifies_raw(broker: &str, topic: &str) {
     verifies(&bundle(&format!("{broker}\nprofile = \"raw\""), topic), topic);
 }
 
+/// What a listener is to a broker.
+#[derive(Clone, Copy, PartialEq)]
+enum Listener {
+    /// It changes nothing: messages are delivered with or without it.
+    Onlooker,
+    /// A message that only the listener gets is delivered, so somebody has to want that.
+    Receiver,
+}
+
 /// Probes arrive; what is sent by hand is what a listener prints.
-fn works(broker: &str, topic: &str) {
+fn works(broker: &str, topic: &str, listener: Listener) {
     let t = bundle(broker, topic);
     verifies(&t, topic);
 
-    let listener = t.start(&["listen", "all", "--json", "--count", "1"]);
+    let mut listen = vec!["listen", "all", "--json", "--count", "1"];
+    if listener == Listener::Receiver {
+        let refused = t.run(&listen);
+        assert!(refused.err.contains("--as-receiver"), "{refused:#?}");
+        refused.expect(2);
+        t.run(&["verify", "all", "--topic", topic]).expect(2);
+        listen.push("--as-receiver");
+    }
+    let listener = t.start(&listen);
     listener.wait_err("listening");
     let sent = ["send", "--topic", topic, "--key", "42", "--type", "Placed", "--header", "a=b"];
     let id = t.run(&[&sent[..], &["--payload", "{\"n\":1}"]].concat()).expect(0);
@@ -85,16 +102,76 @@ fn doctor(broker: &str, topic: &str) -> String {
 fn rabbitmq() {
     let broker = format!("url = {:?}", server(Kind::RabbitMq).url());
     let topic = topic();
-    works(&broker, &topic);
+    works(&broker, &topic, Listener::Receiver);
     verifies_raw(&broker, &topic);
     assert!(doctor(&broker, &topic).contains("durable"));
+}
+
+/// With no queue bound, a message waits for one, whoever would like to listen; the queue gets it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_never_takes_a_message_from_a_queue_that_is_bound_later() {
+    let url = server(Kind::RabbitMq).url();
+    let topic = topic();
+    let t = bundle(&format!("url = {url:?}"), &topic);
+    tokio::task::block_in_place(|| t.run(&["listen", "all"]).expect(2));
+    let send = ["send", "--topic", &topic, "--payload", "{}"];
+    let id = tokio::task::block_in_place(|| t.run(&send).expect(0));
+    let relay = t.start(&["relay"]);
+    relay.wait_err("message refused, parked");
+    let wanted = posthaste_core::Subscription {
+        name: Some(topic.clone()),
+        topics: vec![topic.parse().unwrap()],
+        start: posthaste_core::Start::New,
+        sharing: posthaste_core::Sharing::Competing,
+    };
+    let config = posthaste_broker_rabbitmq::Config::new(url);
+    let mut queue = posthaste_broker_rabbitmq::subscribe(&config, &wanted).await.unwrap();
+    let incoming = posthaste_core::Subscriber::receive(&mut queue);
+    let incoming = tokio::time::timeout(support::PATIENCE, incoming).await.unwrap().unwrap();
+    assert_eq!(incoming.message.id.to_string(), id.trim());
+    relay.signal("TERM");
+    assert_eq!(tokio::task::block_in_place(|| relay.end()), 0);
+}
+
+#[test]
+fn mqtt_listeners_are_onlookers_where_unmatched_messages_are_accepted() {
+    let url = server(Kind::Mosquitto).url();
+    works(&format!("url = {url:?}\nunmatched = \"accept\""), &topic(), Listener::Onlooker);
+}
+
+/// Acknowledging a message of a work queue removes it, so a listener would take it from its consumer.
+#[tokio::test(flavor = "multi_thread")]
+async fn nats_work_queues_are_not_listened_to() {
+    // Of its own: those who listen to everything on a shared one would be refused.
+    let private = tokio::task::block_in_place(|| Server::private(Kind::Nats, &Options::default()));
+    let private = private.unwrap();
+    let url = private.url();
+    let topic = topic();
+    let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
+    let stream = async_nats::jetstream::stream::Config {
+        name: topic.clone(),
+        subjects: vec![topic.clone()],
+        retention: async_nats::jetstream::stream::RetentionPolicy::WorkQueue,
+        ..Default::default()
+    };
+    let mut stream = context.create_stream(stream).await.unwrap();
+    let t = bundle(&format!("url = {url:?}"), &topic);
+    tokio::task::block_in_place(|| {
+        let refused = t.run(&["listen", "all", "--as-receiver"]);
+        assert!(refused.err.contains("work queue"), "{refused:#?}");
+        refused.expect(69);
+        t.run(&["send", "--topic", &topic, "--payload", "{}"]).expect(0);
+        t.run(&["relay", "--once"]).expect(0);
+    });
+    assert_eq!(stream.info().await.unwrap().state.messages, 1, "it waits for its consumer");
+    assert_eq!(stream.info().await.unwrap().state.consumer_count, 0);
 }
 
 #[test]
 fn redis() {
     let broker = format!("url = {:?}", server(Kind::Redis).url());
     let topic = topic();
-    works(&broker, &topic);
+    works(&broker, &topic, Listener::Onlooker);
     verifies_raw(&broker, &topic);
     assert!(doctor(&broker, &topic).contains("noeviction"));
 }
@@ -103,7 +180,7 @@ fn redis() {
 fn mqtt() {
     let broker = format!("url = {:?}", server(Kind::Mosquitto).url());
     let topic = topic();
-    works(&broker, &topic);
+    works(&broker, &topic, Listener::Receiver);
     verifies_raw(&broker, &topic);
     doctor(&broker, &topic);
 }
@@ -121,7 +198,7 @@ async fn nats() {
     context.create_stream(stream).await.unwrap();
     let broker = format!("url = {url:?}\nstream = {topic:?}");
     tokio::task::block_in_place(|| {
-        works(&broker, &topic);
+        works(&broker, &topic, Listener::Onlooker);
         verifies_raw(&broker, &topic);
         doctor(&broker, &topic);
     });
@@ -140,7 +217,7 @@ async fn kafka() {
     admin.create_topics([&new], &AdminOptions::new()).await.unwrap()[0].as_ref().unwrap();
     let broker = format!("url = {url:?}");
     tokio::task::block_in_place(|| {
-        works(&broker, &topic);
+        works(&broker, &topic, Listener::Onlooker);
         verifies_raw(&broker, &topic);
         doctor(&broker, &topic);
     });
@@ -154,7 +231,7 @@ fn webhooks_are_listened_to_at_their_own_address() {
         "url = \"http://127.0.0.1:{port}/hook\"\nallow_private = true\n\
          secrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]"
     );
-    works(&broker, &topic());
+    works(&broker, &topic(), Listener::Receiver);
 }
 
 #[test]
@@ -163,7 +240,7 @@ fn batches_over_tcp_are_listened_to_at_their_own_address() {
     let port = held.address().port();
     let broker = format!("url = \"tcp://127.0.0.1:{port}\"\nframe_bytes_max = \"1MiB\"");
     let topic = topic();
-    works(&broker, &topic);
+    works(&broker, &topic, Listener::Receiver);
     let there = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
     assert!(doctor(&broker, &topic).contains("accepts connections"));
     drop(there);

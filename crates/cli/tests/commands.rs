@@ -28,6 +28,14 @@ fn migrating_twice_changes_nothing_the_second_time() {
 }
 
 #[test]
+fn the_page_of_commands_shows_what_migrate_prints() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let applied = Bundle::new(EVERYTHING).run(&["migrate"]).expect(0);
+    assert!(page.contains(&format!("/shop\n{applied}$ posthaste migrate")), "{applied}");
+}
+
+#[test]
 fn migrations_can_be_printed_without_a_store() {
     let t = Bundle::new("");
     for dialect in ["postgres", "sqlite"] {
@@ -87,7 +95,8 @@ fn status_tells_what_waits_and_what_has_passed() {
     let status = &json_lines(&t.run(&["status", "--json"]).expect(0))[0];
     assert_eq!(status["routes"][0]["pending"], 0);
     let text = t.run(&["status"]).expect(0);
-    let heading = "ROUTE  TOPICS  PENDING  OLDEST  RETRYING  DEAD  SHARDS  SERVED BY";
+    let heading =
+        "ROUTE  STATE     TOPICS  PENDING  OLDEST  RETRYING  OLDEST  DEAD  SHARDS  SERVED BY";
     assert!(text.starts_with(heading), "{text}");
 }
 
@@ -180,6 +189,32 @@ fn wrong_usage_is_2_and_help_is_0() {
     for command in ["demo", "relay", "migrate", "status", "dead", "send", "config", "doctor"] {
         t.run(&[command, "--help"]).expect(0);
     }
+}
+
+#[test]
+fn the_version_tells_commit_and_features() {
+    let t = Bundle::new("");
+    let short = t.run(&["-V"]).expect(0);
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(short.starts_with(&format!("posthaste {version} (")), "{short}");
+    assert_eq!(short.lines().count(), 1, "{short}");
+    let long = t.run(&["--version"]).expect(0);
+    let lines: Vec<&str> = long.lines().collect();
+    assert_eq!(lines[0], format!("posthaste {version}"));
+    let commit = lines[1].strip_prefix("commit: ").unwrap();
+    let git = ["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "HEAD"];
+    let git = std::process::Command::new("git").args(git).output();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let is_repository = std::path::Path::new(root).join(".git").exists();
+    let expected = match git {
+        Ok(head) if head.status.success() && is_repository => {
+            String::from_utf8(head.stdout).unwrap().trim().to_owned()
+        }
+        _ => "unknown".to_owned(),
+    };
+    assert_eq!(commit, expected);
+    let features = if cfg!(feature = "kafka") { "kafka" } else { "none" };
+    assert_eq!(lines[2..], [format!("features: {features}")]);
 }
 
 #[test]

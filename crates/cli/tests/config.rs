@@ -231,6 +231,80 @@ fn what_show_prints_is_a_configuration() {
     assert_eq!(values(&shown), values(&again));
 }
 
+fn with_store(url: &str) -> Bundle {
+    Bundle::new(&EVERYTHING.replace("sqlite:outbox.db", url))
+}
+
+/// The driver would find these out when it connects, or never.
+#[test]
+fn a_store_url_that_cannot_work_is_refused_by_its_part() {
+    for (url, shown, rule) in [
+        (
+            "postgres://app:hunter2@db/shop?sslmode=on",
+            "\"…?sslmode=on\"",
+            "must have `sslmode` as one of disable, allow, prefer, require, verify-ca, verify-full",
+        ),
+        ("postgres://app@db/shop?sslmod=disable", "…?sslmod=…", "did you mean `sslmode`?"),
+        ("postgres://app@a:1,b:2/shop", "postgres://…", "names several hosts (a:1, b:2)"),
+        ("postgres://app:1#hunter2@db/shop", "postgres://…", "write `#` as %23"),
+        ("postgres://app:x/hunter2@db/shop", "postgres://…", "write `/` as %2F"),
+        (
+            "postgres://db/shop?target_session_attrs=prefer-standby",
+            "…?target_session_attrs=prefer-standby",
+            "must have `target_session_attrs` as one of read-write, primary, any",
+        ),
+        ("mysql://app@db/shop?ssl-mode=on", "…?ssl-mode=on", "one of disabled, preferred"),
+        ("mysql://app@db/shop?tls=true", "…?tls=…", "unknown parameter `tls`"),
+        ("mysql://app:1#hunter2@db/shop", "mysql://…", "write `#` as %23"),
+        ("sqlite:outbox.db?mode=readonly", "…?mode=readonly", "one of ro, rw, rwc, memory"),
+    ] {
+        let t = with_store(url);
+        for arguments in [&["config", "check"][..], &["relay"], &["status"], &["migrate"]] {
+            let ended = t.run(arguments);
+            assert_eq!(ended.code, 78, "{arguments:?} {url}: {ended:#?}");
+            assert!(ended.err.contains("error[PH-2015]: `store.url` is "), "{ended:#?}");
+            assert!(ended.err.contains("--> posthaste.toml:3:7"), "{ended:#?}");
+            assert!(ended.err.contains(shown) && ended.err.contains(rule), "{url}: {ended:#?}");
+        }
+        let doctor = t.run(&["doctor"]);
+        assert!(doctor.out.contains("PH-2015") && doctor.out.contains(rule), "{doctor:#?}");
+        let flagged = Bundle::new(EVERYTHING).run(&["config", "check", "--store", url]);
+        assert!(flagged.err.contains("--> flag --store"), "{flagged:#?}");
+    }
+    with_store("postgres://app:p%23@db/shop?sslmode=require&target_session_attrs=read-write")
+        .run(&["config", "check"])
+        .expect(0);
+}
+
+/// The variable that is misspelt is what is missing, so the hint comes with the error.
+#[test]
+fn an_underscore_too_few_is_noticed_where_it_is_the_only_setting() {
+    let t = Bundle::new("");
+    for arguments in [&["status"][..], &["relay"], &["migrate"], &["config", "check"]] {
+        let ended = end(t.command(arguments).env("POSTHASTE_STORE_URL", "sqlite:outbox.db"));
+        assert!(ended.err.contains("no store is configured"), "{ended:#?}");
+        let hint = "error[PH-2013]: POSTHASTE_STORE_URL is not read: two underscores join the \
+                    parts of a name, POSTHASTE_STORE__URL";
+        assert!(ended.err.contains(hint), "{ended:#?}");
+        ended.expect(78);
+    }
+    let doctor = end(t.command(&["doctor"]).env("POSTHASTE_STORE_URL", "sqlite:outbox.db"));
+    assert!(doctor.out.contains("POSTHASTE_STORE__URL"), "{doctor:#?}");
+    let empty = end(t.command(&["status"]).env("POSTHASTE_STORE_URL", ""));
+    assert!(!empty.err.contains("two underscores"), "{empty:#?}");
+}
+
+#[test]
+fn other_settings_with_an_underscore_too_few_are_noticed_too() {
+    let t = Bundle::new(EVERYTHING);
+    let variables = [("POSTHASTE_LOG_LEVEL", "debug"), ("POSTHASTE_ROUTE_0_NAME", "x")];
+    let ended = end(t.command(&["config", "check"]).envs(variables));
+    for right in ["POSTHASTE_LOG__LEVEL", "POSTHASTE_ROUTE__0__NAME"] {
+        assert!(ended.err.contains(&format!("parts of a name, {right}\n")), "{ended:#?}");
+    }
+    ended.expect(0);
+}
+
 /// Passwords are put wherever a URL can be, right or wrong; no command may print one.
 #[test]
 fn no_output_holds_a_password() {
@@ -250,6 +324,36 @@ fn no_output_holds_a_password() {
         good.replace(&format!("\"{url}\""), url),
         format!("{good}\n[store]\nurl = \"{url}\"\n"),
     ];
+    let stores = [
+        "postgres://app:1#hunter2@127.0.0.1:1/shop",
+        "postgres://app:x?hunter2@127.0.0.1:1/shop",
+        "postgres://app:hunter2@127.0.0.1:1,127.0.0.1:2/shop",
+        "postgres://app:hunter2@127.0.0.1:1/shop?sslmode=on",
+        "postgres://127.0.0.1:1/shop?passwrd=hunter2",
+        "postgres://127.0.0.1:1/shop?hunter2",
+        "postgres://app:hunter2@127.0.0.1:1/shop#hunter2",
+        "mysql://app:1#hunter2@127.0.0.1:1/shop",
+        "mysql://app:hunter2@127.0.0.1:1/shop?ssl-mode=on",
+        "mysql://app:hunter2@127.0.0.1:1",
+        "sqlite:outbox.db?key=hunter2",
+    ];
+    let brokers = [
+        "amqp://me:1#hunter2@127.0.0.1/x",
+        "amqp://me:1/hunter2@127.0.0.1/x",
+        "nats://me:1#hunter2@127.0.0.1",
+        "nats://me:1?hunter2@127.0.0.1",
+        "redis://me:1/hunter2@127.0.0.1/0",
+        "redis://:hunter2@127.0.0.1:x/0",
+        "mqtt://me:1#hunter2@127.0.0.1",
+        "mqtt://127.0.0.1?password=hunter2",
+        "http://me:1#hunter2@127.0.0.1/hook",
+        "tcp://me:1#hunter2@127.0.0.1:1",
+        "kafka://me:x?hunter2@127.0.0.1:1",
+    ];
+    let configs = configs
+        .into_iter()
+        .chain(stores.iter().map(|store| good.replace(url, store)))
+        .chain(brokers.iter().map(|broker| good.replace("stdout:", broker)));
     for config in configs {
         let t = Bundle::new(&config);
         for arguments in [

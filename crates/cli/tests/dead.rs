@@ -20,6 +20,11 @@ const TTL: Duration = Duration::from_secs(60);
 
 /// Makes dead letters of these payloads, one key each, and gives the lease back.
 async fn with_dead(payloads: &[&[u8]]) -> (Bundle, Vec<MessageId>) {
+    with_parked(payloads, Next::Dead).await
+}
+
+/// Parks messages of these payloads, one key each, and gives the lease back.
+async fn with_parked(payloads: &[&[u8]], next: Next) -> (Bundle, Vec<MessageId>) {
     let t = Bundle::migrated();
     let url = format!("sqlite:{}", t.path("outbox.db").display());
     let store = SqliteStore::connect(&url).await.unwrap();
@@ -30,8 +35,13 @@ async fn with_dead(payloads: &[&[u8]]) -> (Bundle, Vec<MessageId>) {
     store.append(&messages).await.unwrap();
     let spec = RouteSpec { name: "all".to_owned(), topics: vec!["*".parse().unwrap()], shards: 1 };
     store.register(&spec).await.unwrap();
-    let claim =
-        Claim { route: "all".to_owned(), shard: Shard::WHOLE, relay: RelayId::fresh(), ttl: TTL };
+    let claim = Claim {
+        route: "all".to_owned(),
+        shard: Shard::WHOLE,
+        relay: RelayId::fresh(),
+        ttl: TTL,
+        rewound: None,
+    };
     let grant = store.acquire(&claim).await.unwrap().unwrap();
     let fetch = Fetch {
         route: "all".to_owned(),
@@ -41,6 +51,7 @@ async fn with_dead(payloads: &[&[u8]]) -> (Bundle, Vec<MessageId>) {
         rows_max: 100,
         bytes_max: 1 << 20,
         epoch: None,
+        evidence: None,
     };
     let batch = store.fetch(&fetch).await.unwrap();
     let park = batch.messages.into_iter().map(|fetched| Park {
@@ -51,7 +62,7 @@ async fn with_dead(payloads: &[&[u8]]) -> (Bundle, Vec<MessageId>) {
             attempts: 3,
             unknowns: 0,
             failure: Some(Failure::new("unroutable", "no queue is bound")),
-            next: Next::Dead,
+            next,
         },
     });
     let settlement = Settlement {
@@ -86,7 +97,6 @@ async fn dead_letters_are_listed_with_their_reason() {
         (["--class", "unroutable"], 2),
         (["--class", "other"], 0),
         (["--topic", "orders"], 2),
-        (["--route", "none"], 0),
         (["--limit", "1"], 1),
     ] {
         let arguments = [&["dead", "list", "--json"][..], &filter].concat();
@@ -211,4 +221,91 @@ async fn consumers_are_shown_and_a_restored_source_is_adopted_by_name() {
     assert_eq!(t.run(&again).expect(0), "adopted again, lanes forgotten: 0\n");
     let other = ["inbox", "adopt", "--consumer", "x", "--source", "/shop", "--log", &log, "--yes"];
     t.run(&other).expect(1);
+}
+
+/// Messages that wait for their next attempt, an hour from now.
+async fn with_retrying(count: usize) -> (Bundle, Vec<MessageId>) {
+    let next = Next::Retry(Duration::from_secs(3600));
+    with_parked(&vec![&b"{}"[..]; count], next).await
+}
+
+#[tokio::test]
+async fn names_that_do_not_exist_are_told_with_those_that_do() {
+    let (t, _) = with_dead(&[b"{}"]).await;
+    for command in [&["list"][..], &["redrive", "--yes"], &["discard", "--yes", "--why", "x"]] {
+        for (filter, said) in [
+            (["--route", "al"], ["unknown route \"al\"", "did you mean \"all\"?"]),
+            (["--consumer", "x"], ["unknown consumer \"x\"", "there is no consumer"]),
+        ] {
+            let ended = t.run(&[&["dead"][..], command, &filter].concat());
+            assert!(said.iter().all(|text| ended.err.contains(text)), "{ended:#?}");
+            ended.expect(2);
+        }
+    }
+    assert!(
+        t.run(&["dead", "list", "--topic", "any"]).expect(0).is_empty(),
+        "`all` takes any topic"
+    );
+    t.write("posthaste.toml", &support::EVERYTHING.replace("\"*\"", "\"orders\""));
+    t.run(&["relay", "--once"]).expect(0);
+    let ended = t.run(&["dead", "list", "--topic", "order"]);
+    assert!(ended.err.contains("unknown topic \"order\""), "{ended:#?}");
+    assert!(ended.err.contains("did you mean \"orders\"?"), "{ended:#?}");
+    ended.expect(2);
+}
+
+#[tokio::test]
+async fn retrying_messages_are_told_by_status_and_doctor_when_no_relay_runs() {
+    let (t, _) = with_retrying(5).await;
+    let status = &json_lines(&t.run(&["status", "--json"]).expect(0))[0]["routes"][0];
+    assert_eq!((&status["pending"], &status["retrying"]), (&0.into(), &5.into()));
+    assert!(status["oldest_retrying_age_seconds"].as_f64().unwrap() > 0.0, "{status}");
+    let text = t.run(&["status"]).expect(0);
+    assert!(text.contains("no relay serves route all"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("all ")).unwrap();
+    assert!(line.contains("unserved"), "{text}");
+    let doctor = t.run(&["doctor"]).expect(1);
+    let told = "FAIL outbox  route all: no relay serves it, 5 retrying messages wait, for ";
+    assert!(doctor.contains(told), "{doctor}");
+}
+
+#[tokio::test]
+async fn retrying_messages_are_listed_and_given_up() {
+    let (t, ids) = with_retrying(2).await;
+    assert_eq!(t.run(&["dead", "list"]).expect(0), "");
+    let list = t.run(&["dead", "list", "--retrying"]).expect(0);
+    assert!(ids.iter().all(|id| list.contains(&id.to_string())), "{list}");
+    assert!(list.contains("RETRYING SINCE"), "{list}");
+    let discard = ["dead", "discard", "--route", "all", "--why", "the route goes", "--yes"];
+    t.run(&discard).expect(1);
+    let given_up = t.run(&[&discard[..], &["--retrying"]].concat()).expect(0);
+    assert_eq!(given_up, "discarded: 2\n");
+    let status = &json_lines(&t.run(&["status", "--json"]).expect(0))[0]["routes"][0];
+    assert_eq!((&status["retrying"], &status["dead"]), (&0.into(), &0.into()));
+    let shown = t.run(&["dead", "show", &ids[0].to_string()]).expect(0);
+    assert!(shown.contains("discarded since") && shown.contains("the route goes"), "{shown}");
+    t.run(&["relay", "--once"]).expect(0);
+    t.run(&["doctor"]).expect(0);
+}
+
+#[tokio::test]
+async fn messages_of_a_route_that_was_removed_stay_in_sight_until_they_are_given_up() {
+    let (t, _) = with_retrying(3).await;
+    let url = format!("sqlite:{}", t.path("outbox.db").display());
+    let store = SqliteStore::connect(&url).await.unwrap();
+    for table in ["lease", "progress", "route"] {
+        let column = if table == "route" { "name" } else { "route" };
+        let delete = format!("DELETE FROM posthaste_{table} WHERE {column} = 'all'");
+        sqlx::query(sqlx::AssertSqlSafe(delete)).execute(store.pool()).await.unwrap();
+    }
+    store.pool().close().await;
+    let text = t.run(&["status"]).expect(0);
+    assert!(text.contains("route all is not registered any more"), "{text}");
+    let doctor = t.run(&["doctor"]).expect(1);
+    assert!(doctor.contains("route all is not registered any more: 3 retrying"), "{doctor}");
+    assert!(doctor.contains("posthaste dead discard --route all --retrying"), "{doctor}");
+    let discard = ["dead", "discard", "--route", "all", "--retrying", "--why", "gone", "--yes"];
+    assert_eq!(t.run(&discard).expect(0), "discarded: 3\n");
+    let text = t.run(&["status"]).expect(0);
+    assert!(text.contains("no route is registered yet"), "{text}");
 }

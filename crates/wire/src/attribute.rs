@@ -3,7 +3,8 @@
 /// How a broker's binding spells attribute names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// `ce_id`: Kafka, and Redis, which has no binding of its own.
+    /// `ce_id`: Kafka, and Redis, which has no binding of its own. Neither has a place of its own for
+    /// an id, so there a raw message carries it in a header [`RAW_ID`].
     Underscore,
     /// `ce-id`: HTTP and NATS.
     Dash,
@@ -12,6 +13,10 @@ pub enum Style {
     /// `id`: MQTT 5.
     Plain,
 }
+
+/// The header that holds the id of a message whose profile has no attributes, where the broker has no
+/// place of its own for it.
+pub const RAW_ID: &str = "posthaste-id";
 
 /// How a broker names things.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +85,11 @@ impl Attribute {
 }
 
 impl Names {
+    /// The header of a raw message that holds its id, where there is one.
+    pub(crate) fn raw_id(&self) -> Option<&'static str> {
+        (self.style == Style::Underscore).then_some(RAW_ID)
+    }
+
     /// Why a message may not bring a header of this name, if it may not.
     pub(crate) fn refuses(&self, header: &str) -> bool {
         let lower = header.to_ascii_lowercase();

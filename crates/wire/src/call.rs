@@ -75,7 +75,7 @@ pub struct Part<'a, T = ()> {
 }
 
 impl<'a> Call<'a> {
-    /// A call of these messages. What has no wire form is rejected here and now.
+    /// A call of these messages. A message without a wire form is rejected here and now, as hopeless.
     #[must_use]
     pub fn new(
         wire: &'a Wire,
@@ -88,8 +88,8 @@ impl<'a> Call<'a> {
 }
 
 impl<'a, T> Call<'a, T> {
-    /// As [`new`](Call::new), and what `check` refuses is rejected, too: names and sizes that the
-    /// broker would not take. What it returns is kept with the message.
+    /// As [`new`](Call::new), and what `check` refuses is rejected, too, as hopeless: names and sizes
+    /// that the broker would not take. What it returns is kept with the message.
     #[must_use]
     pub fn checked(
         wire: &'a Wire,
@@ -115,7 +115,7 @@ impl<'a, T> Call<'a, T> {
             }
         }
         for (index, failure) in refused {
-            call.outcomes[index] = Some(Outcome::Rejected(failure));
+            call.outcomes[index] = Some(Outcome::Rejected(failure.hopeless()));
             call.hold_back(index, messages[index].message.key.as_deref());
         }
         call

@@ -70,9 +70,12 @@ impl Wire {
             own.retain(|(name, _)| *name != header.0);
             own.push(header);
         }
-        if self.profile == Profile::Debezium
-            && let Some(at) = own.iter().position(|(name, _)| name == "id")
-        {
+        let id_header = match self.profile {
+            Profile::Debezium => Some("id"),
+            Profile::Raw => names.raw_id(),
+            Profile::Binary | Profile::Structured => None,
+        };
+        if let Some(at) = own.iter().position(|(name, _)| Some(name.as_str()) == id_header) {
             event.id = Some(own.remove(at).1);
         }
         let source = event.provenance.source.as_deref().unwrap_or_default();

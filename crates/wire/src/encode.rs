@@ -54,11 +54,18 @@ impl Wire {
                 content_type = STRUCTURED_CONTENT_TYPE;
                 body = structured::encode(self, delivery);
             }
-            Profile::Raw => {}
+            Profile::Raw => {
+                let id = |name: &'static str| (name.into(), message.id.to_string().into());
+                headers.extend(names.raw_id().map(id));
+            }
             Profile::Debezium => headers.push(("id".into(), message.id.to_string().into())),
         }
         for (name, value) in &message.headers {
-            let is_ours = self.profile == Profile::Debezium && name == "id";
+            let is_ours = match self.profile {
+                Profile::Debezium => name == "id",
+                Profile::Raw => names.raw_id().is_some_and(|id| name.eq_ignore_ascii_case(id)),
+                Profile::Binary | Profile::Structured => false,
+            };
             if is_ours || names.refuses(name) {
                 let detail =
                     format!("header {name:?} has a name that the wire form keeps for itself");

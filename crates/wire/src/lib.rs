@@ -1,7 +1,6 @@
 //! What every broker adapter shares, so that a message looks and behaves alike on all of them: its
 //! wire form ([`Wire`]), the order of a call ([`Call`]), a connection that is replaced when it fails
-//! ([`Connection`]), errors that nobody has mapped ([`unmapped`]), and what of an address can be shown
-//! ([`shown_servers`]).
+//! ([`Connection`]), and errors that nobody has mapped ([`unmapped`]).
 //!
 //! Nothing here knows a broker: adapters say how their broker spells attributes ([`Style`]) and which
 //! header names it keeps for itself ([`Names`]).
@@ -12,18 +11,16 @@ mod connection;
 mod decode;
 mod destination;
 mod encode;
-mod redact;
 mod structured;
 mod unmapped;
 
-pub use attribute::{Names, Style};
+pub use attribute::{Names, RAW_ID, Style};
 pub use call::{Call, Ordering, Part, PerKey};
 pub use connection::{Connection, Link};
 pub use decode::Received;
 pub use destination::Destination;
 pub use encode::{Outgoing, STRUCTURED_CONTENT_TYPE};
-pub use redact::shown_servers;
-pub use unmapped::unmapped;
+pub use unmapped::{describe_metrics, unmapped};
 
 /// How messages are written to, and read from, a broker.
 #[derive(Clone, Debug)]
@@ -54,7 +51,8 @@ pub enum Profile {
     Binary,
     /// CloudEvents 1.0, structured mode: one JSON object that holds everything.
     Structured,
-    /// The payload and the message's own headers, nothing else.
+    /// The payload and the message's own headers, and the id where the broker has a place for it; a
+    /// header [`RAW_ID`] where it has none.
     Raw,
     /// As the outbox event router of Debezium writes it: the payload, with the id in a header `id`.
     Debezium,

@@ -9,6 +9,16 @@ pub fn unmapped(adapter: &'static str, error: impl std::fmt::Display) -> Outcome
     Outcome::Unknown(Failure::new("unmapped", error.to_string()))
 }
 
+/// Registers help text and unit of the metrics that adapters write, with the recorder that is installed
+/// when it is called. Call it once, after installing the recorder.
+pub fn describe_metrics() {
+    metrics::describe_counter!(
+        "posthaste_unmapped_errors_total",
+        metrics::Unit::Count,
+        "Errors of a broker's driver that the adapter has no line for: please report them."
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{

@@ -115,8 +115,20 @@ fn raw_and_debezium_are_the_payload_and_little_else() {
     let delivery = delivery(placed());
     let raw = wire(Profile::Raw);
     let outgoing = raw.encode(&delivery, &names(Style::Underscore)).unwrap();
-    assert_eq!(headers(&outgoing), ["tenant: acme", &format!("traceparent: {TRACE}")]);
+    let (id, trace) =
+        (format!("posthaste-id: {}", delivery.message.id), format!("traceparent: {TRACE}"));
+    assert_eq!(headers(&outgoing), [&*id, "tenant: acme", &*trace]);
     assert_eq!(outgoing.body, delivery.message.payload);
+    let (message, _) = raw.decode(received(&outgoing), &names(Style::Underscore));
+    assert_eq!((message.id, &message.headers), (delivery.message.id, &delivery.message.headers));
+    for style in [Style::Dash, Style::Amqp, Style::Plain] {
+        let outgoing = raw.encode(&delivery, &names(style)).unwrap();
+        assert_eq!(
+            headers(&outgoing),
+            ["tenant: acme", &*trace],
+            "{style:?} has a place for the id"
+        );
+    }
     let debezium = wire(Profile::Debezium);
     let outgoing = debezium.encode(&delivery, &names(Style::Underscore)).unwrap();
     assert_eq!(headers(&outgoing)[0], "id: 0190d8a4-7b1c-7000-8000-000000000001");

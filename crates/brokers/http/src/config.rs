@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use posthaste_core::Invalid;
+use posthaste_core::{Invalid, misplaced_character};
 use posthaste_wire::Wire;
 use url::{Host, Url};
 
@@ -47,7 +47,10 @@ impl Config {
             value: redacted(&self.url),
             rule: rule.to_owned(),
         };
-        let url = Url::parse(&self.url).map_err(|error| invalid(&error.to_string()))?;
+        let url = Url::parse(&self.url).map_err(|error| {
+            let rule = misplaced_character(&self.url).map(str::to_owned);
+            invalid(&rule.unwrap_or_else(|| format!("must be a URL: {error}")))
+        })?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid("must start with https:// or http://"));
         }
@@ -55,7 +58,7 @@ impl Config {
             return Err(invalid("must not hold a user or a password: requests are signed instead"));
         }
         if url.fragment().is_some() {
-            return Err(invalid("must not have a fragment"));
+            return Err(invalid("must not have a fragment: in a path or a token write `#` as %23"));
         }
         let literal = match url.host() {
             Some(Host::Ipv4(address)) => Some(address.into()),
@@ -96,6 +99,7 @@ pub(crate) fn redacted(text: &str) -> String {
     if url.query().is_some() {
         url.set_query(Some("***"));
     }
+    url.set_fragment(None);
     url.to_string()
 }
 
@@ -164,6 +168,26 @@ mod tests {
         let local =
             Config { allow_private: true, ..Config::new("http://127.0.0.1/", vec![secret()]) };
         assert!(local.checked().is_ok());
+    }
+
+    #[test]
+    fn what_looks_like_a_password_is_never_shown() {
+        for (url, part) in [
+            ("https://me:hunt#er2@example.com/hook", "%23"),
+            ("https://me:1#hunter2@example.com/hook", "%23"),
+            ("https://example.com/hook#hunter2", "%23"),
+            ("https://me:hunt?er2@example.com/hook", "%3F"),
+            ("https://me:hunt/er2@example.com/hook", "%2F"),
+            ("https://me:hunter2@example.com/hook", "must not hold a user or a password"),
+            ("https://example.com:hunter2/hook", "invalid port number"),
+        ] {
+            let config = Config::new(url, vec![secret()]);
+            let invalid = config.checked().expect_err(url);
+            assert!(invalid.rule.contains(part), "{url}: {invalid}");
+            assert!(!format!("{invalid} {config:?}").contains("er2"), "{url}: {invalid}");
+        }
+        let config = Config::new("https://example.com/@me/hook?to=a@b", vec![secret()]);
+        assert!(config.checked().is_ok());
     }
 
     #[test]

@@ -24,8 +24,14 @@ pub(crate) fn of_status(status: u16) -> Outcome {
             Outcome::Unreachable(failure("throttled", "the receiver asks us to wait"))
         }
         408 => Outcome::Unknown(failure("timeout", "the receiver gave up waiting for the request")),
-        413 => Outcome::Rejected(failure("too-large", "the receiver takes no body of that size")),
-        431 => Outcome::Rejected(failure("header", "the receiver takes no headers of that size")),
+        413 => {
+            let words = "the receiver takes no body of that size";
+            Outcome::Rejected(failure("too-large", words).hopeless())
+        }
+        431 => {
+            let words = "the receiver takes no headers of that size";
+            Outcome::Rejected(failure("header", words).hopeless())
+        }
         400..=499 => Outcome::Rejected(failure("refused", "the receiver refuses this message")),
         // It failed while it handled the message, or behind a gateway: how far it got nobody knows.
         500..=599 => Outcome::Unknown(failure("server-error", "the receiver failed")),
@@ -82,6 +88,9 @@ mod tests {
     fn every_status_has_its_outcome() {
         let name = |status| match of_status(status) {
             Outcome::Acked => "acked".to_owned(),
+            Outcome::Rejected(failure) if failure.is_hopeless => {
+                format!("hopeless {}", failure.class)
+            }
             Outcome::Rejected(failure) => format!("rejected {}", failure.class),
             Outcome::Unreachable(failure) => format!("unreachable {}", failure.class),
             Outcome::Unknown(failure) => format!("unknown {}", failure.class),
@@ -98,12 +107,12 @@ mod tests {
             (405, "unreachable missing"),
             (408, "unknown timeout"),
             (410, "unreachable gone"),
-            (413, "rejected too-large"),
+            (413, "hopeless too-large"),
             (422, "rejected refused"),
             (429, "unreachable throttled"),
             (500, "unknown server-error"),
             (502, "unknown server-error"),
-            (431, "rejected header"),
+            (431, "hopeless header"),
             (503, "unreachable throttled"),
             (504, "unknown server-error"),
             (999, "unknown unmapped"),

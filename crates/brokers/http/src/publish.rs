@@ -118,7 +118,7 @@ impl HttpBroker {
         let outgoing = &part.outgoing;
         let mut headers = match headers(outgoing) {
             Ok(headers) => headers,
-            Err(failure) => return Outcome::Rejected(failure),
+            Err(failure) => return Outcome::Rejected(failure.hopeless()),
         };
         self.sign(&id, &outgoing.body, &mut headers);
         headers.extend(encoded(&part.delivery.message.topic).map(|topic| (TOPIC_NAME, topic)));

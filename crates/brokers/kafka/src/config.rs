@@ -6,8 +6,8 @@ use std::{
 };
 
 use percent_encoding::percent_decode_str;
-use posthaste_core::Invalid;
-use posthaste_wire::{Wire, shown_servers};
+use posthaste_core::{Invalid, misplaced_character, shown_servers};
+use posthaste_wire::Wire;
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 use url::form_urlencoded;
 
@@ -199,6 +199,13 @@ impl<'a> Parts<'a> {
         let wrong = || Invalid::new("url", &redacted(url), FORM);
         let rest = url.strip_prefix(SCHEME).ok_or_else(wrong)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // A `/` or `#` in a password is no riddle here; a `?` is, and what follows it may be
+        // secret.
+        if query.contains('@')
+            && let Some(rule) = misplaced_character(url)
+        {
+            return Err(Invalid::new("url", "kafka://…", rule));
+        }
         let (user_info, servers) = match rest.rsplit_once('@') {
             Some((user_info, servers)) => (Some(user_info), servers),
             None => (None, rest),
@@ -388,6 +395,18 @@ mod tests {
         ] {
             assert_eq!(redacted(url), shown, "{url}");
         }
+    }
+
+    #[test]
+    fn a_bare_question_mark_in_a_password_is_named_without_it() {
+        for url in ["kafka://me:hunt?er2@one:9092", "kafka://me:1?hunter2@one:9092/"] {
+            let invalid = Settings::check(&Config::new(url)).err().expect(url);
+            assert!(invalid.rule.contains("%3F"), "{url}: {invalid}");
+            let shown = format!("{invalid} {:?}", Config::new(url));
+            assert!(!shown.contains("er2"), "{url}: {shown}");
+        }
+        let url = "kafka://me:p#a/s@s@one:9092";
+        assert_eq!(set(url, "sasl.password").as_deref(), Some("p#a/s@s"));
     }
 
     #[test]

@@ -12,17 +12,17 @@ pub(crate) fn outcome(code: Code) -> Outcome {
     match code {
         // This message.
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => {
-            Outcome::Rejected(failure("too-large"))
+            Outcome::Rejected(failure("too-large").hopeless())
         }
         // Another one in its batch: found out by `is_of_a_batch`.
         Code::InvalidDifferentRecord
         | Code::InvalidMessage
         | Code::InvalidRecord
-        | Code::UnsupportedForMessageFormat => Outcome::Rejected(failure("record")),
+        | Code::UnsupportedForMessageFormat => Outcome::Rejected(failure("record").hopeless()),
         Code::InvalidTimestamp => Outcome::Rejected(failure("timestamp")),
         Code::PolicyViolation => Outcome::Rejected(failure("policy")),
         // Its topic.
-        Code::InvalidTopic => Outcome::Rejected(failure("topic")),
+        Code::InvalidTopic => Outcome::Rejected(failure("topic").hopeless()),
         Code::UnknownTopicOrPartition
         | Code::UnknownTopic
         | Code::UnknownPartition
@@ -123,18 +123,19 @@ mod tests {
     fn every_known_error_has_its_outcome() {
         let variant = |code| match outcome(code) {
             Outcome::Acked => ("acked", ""),
+            Outcome::Rejected(failure) if failure.is_hopeless => ("hopeless", failure.class),
             Outcome::Rejected(failure) => ("rejected", failure.class),
             Outcome::Unreachable(failure) => ("unreachable", failure.class),
             Outcome::Unknown(failure) => ("unknown", failure.class),
         };
         for (code, expected) in [
-            (Code::MessageSizeTooLarge, ("rejected", "too-large")),
-            (Code::MessageBatchTooLarge, ("rejected", "too-large")),
-            (Code::InvalidRecord, ("rejected", "record")),
-            (Code::InvalidMessage, ("rejected", "record")),
+            (Code::MessageSizeTooLarge, ("hopeless", "too-large")),
+            (Code::MessageBatchTooLarge, ("hopeless", "too-large")),
+            (Code::InvalidRecord, ("hopeless", "record")),
+            (Code::InvalidMessage, ("hopeless", "record")),
             (Code::InvalidTimestamp, ("rejected", "timestamp")),
             (Code::PolicyViolation, ("rejected", "policy")),
-            (Code::InvalidTopic, ("rejected", "topic")),
+            (Code::InvalidTopic, ("hopeless", "topic")),
             (Code::UnknownTopicOrPartition, ("rejected", "missing")),
             (Code::UnknownTopic, ("rejected", "missing")),
             (Code::TopicAuthorizationFailed, ("rejected", "denied")),

@@ -52,7 +52,7 @@ pub(crate) async fn look_up(
             Err(code) => match outcome(code) {
                 Outcome::Rejected(failure) => {
                     let detail = format!("topic {topic}: {}", failure.detail);
-                    return Ok(Found::Refused(Failure::new(failure.class, detail)));
+                    return Ok(Found::Refused(Failure { detail, ..failure }));
                 }
                 Outcome::Unreachable(failure) | Outcome::Unknown(failure) => return Err(failure),
                 Outcome::Acked => {}

@@ -129,11 +129,14 @@ async fn a_cloud_event_in_structured_mode() {
 async fn a_bare_message() {
     let url = url().await;
     let topic = create(&url, "raw", &[]).await;
-    publish(&url, Profile::Raw, message(&topic)).await;
+    let message = message(&topic);
+    let id = message.id.to_string();
+    publish(&url, Profile::Raw, message).await;
     let read = read(&url, &topic).await;
     assert_eq!(read["payload"], r#"{"total":1.50}"#);
-    let own = ["content-type", "application/json", "tenant", "größe 7", "traceparent", TRACE];
-    assert_eq!(read["headers"], serde_json::json!(own), "nothing else");
+    let own = ["tenant", "größe 7", "traceparent", TRACE];
+    let all = [&["content-type", "application/json", "posthaste-id", &*id][..], &own].concat();
+    assert_eq!(read["headers"], serde_json::json!(all), "nothing else");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use percent_encoding::percent_decode_str;
-use posthaste_core::Invalid;
+use posthaste_core::{Invalid, misplaced_character};
 use posthaste_wire::{Ordering, Wire};
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
@@ -154,7 +154,11 @@ pub(crate) fn fresh_client_id(prefix: &str) -> String {
 fn parse(text: &str) -> Result<Url, Invalid> {
     const RULE: &str = "must be like `mqtt://user:password@host:1883` or `mqtts://host:8883`";
     // What cannot be taken apart is not shown: there may be a password anywhere in it.
-    let url = Url::parse(text).map_err(|_| Invalid::new("url", "…", RULE))?;
+    let hidden = |rule: &str| Invalid::new("url", "mqtt://…", rule);
+    if let Some(rule) = misplaced_character(text) {
+        return Err(hidden(rule));
+    }
+    let url = Url::parse(text).map_err(|error| hidden(&format!("{RULE}: {error}")))?;
     if !matches!(url.scheme(), "mqtt" | "mqtts") {
         return Err(Invalid::new("url", &format!("{}:…", url.scheme()), RULE));
     }
@@ -174,9 +178,12 @@ fn wrong(url: &Url, rule: &str) -> Invalid {
     Invalid::new("url", &shown(url), rule)
 }
 
-/// The URL without its password.
+/// The URL without its password, and without what may have been meant as one.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
+    url.set_path("");
+    url.set_query(None);
+    url.set_fragment(None);
     if url.password().is_some() {
         // Fails only where there can be no password.
         let _ = url.set_password(Some("***"));
@@ -243,12 +250,32 @@ mod tests {
             "mqtt://u:hunter2@h:99999",
             "u:hunter2@h",
             "mqtt://u%00:hunter2@h",
+            "mqtt://h/hunter2",
+            "mqtt://h?password=hunter2",
+            "mqtt://h#hunter2",
         ] {
             let invalid = refused(url);
             assert_eq!(invalid.field, "url", "{url}");
             assert!(!invalid.to_string().contains("hunter2"), "{invalid}");
         }
         assert!(refused("mqtt://h?qos=0").rule.contains("always 1"));
+    }
+
+    #[test]
+    fn a_bare_character_in_a_password_is_named_without_it() {
+        for (url, part) in [
+            ("mqtt://me:hunt#er2@host", "%23"),
+            ("mqtt://me:1#hunter2@host", "%23"),
+            ("mqtt://me:hunt?er2@host:1883", "%3F"),
+            ("mqtts://me:hunt/er2@host", "%2F"),
+            ("mqtt://me:1/hunter2@host", "%2F"),
+            ("mqtt://me:hunter2@host:port", "invalid port number"),
+        ] {
+            let invalid = refused(url);
+            assert!(invalid.rule.contains(part), "{url}: {invalid}");
+            let shown = format!("{invalid} {:?}", Config::new(url));
+            assert!(!shown.contains("er2"), "{url}: {shown}");
+        }
     }
 
     #[test]

@@ -125,13 +125,13 @@ pub(crate) fn acknowledged(reason: &Reason, unmatched: Unmatched) -> Outcome {
         )),
         0x80 | 0x83 => Outcome::Rejected(failure("refused")),
         0x87 => Outcome::Rejected(failure("denied")),
-        0x90 => Outcome::Rejected(failure("topic")),
+        0x90 => Outcome::Rejected(failure("topic").hopeless()),
         // Its idea of what is on the way is not ours: it may mean another message.
         0x91 => Outcome::Unknown(failure("protocol")),
         // Not in the standard's list for PUBACK: Mosquitto's `message_size_limit`.
-        0x95 => Outcome::Rejected(failure("too-large")),
+        0x95 => Outcome::Rejected(failure("too-large").hopeless()),
         0x97 => Outcome::Unreachable(failure("full")),
-        0x99 => Outcome::Rejected(failure("payload")),
+        0x99 => Outcome::Rejected(failure("payload").hopeless()),
         _ => unmapped("mqtt", words("PUBACK", reason)),
     }
 }
@@ -173,6 +173,7 @@ mod tests {
     fn kind(outcome: &Outcome) -> (&'static str, &'static str) {
         match outcome {
             Outcome::Acked => ("acked", ""),
+            Outcome::Rejected(failure) if failure.is_hopeless => ("hopeless", failure.class),
             Outcome::Rejected(failure) => ("rejected", failure.class),
             Outcome::Unreachable(failure) => ("unreachable", failure.class),
             Outcome::Unknown(failure) => ("unknown", failure.class),
@@ -187,11 +188,11 @@ mod tests {
             (0x80, ("rejected", "refused")),
             (0x83, ("rejected", "refused")),
             (0x87, ("rejected", "denied")),
-            (0x90, ("rejected", "topic")),
+            (0x90, ("hopeless", "topic")),
             (0x91, ("unknown", "protocol")),
-            (0x95, ("rejected", "too-large")),
+            (0x95, ("hopeless", "too-large")),
             (0x97, ("unreachable", "full")),
-            (0x99, ("rejected", "payload")),
+            (0x99, ("hopeless", "payload")),
             (0x01, ("unknown", "unmapped")),
             (0xff, ("unknown", "unmapped")),
         ] {

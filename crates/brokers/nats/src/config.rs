@@ -4,8 +4,8 @@ use std::{fmt, path::PathBuf};
 
 use async_nats::ServerAddr;
 use percent_encoding::percent_decode_str;
-use posthaste_core::Invalid;
-use posthaste_wire::{Wire, shown_servers};
+use posthaste_core::{Invalid, misplaced_character, shown_servers};
+use posthaste_wire::Wire;
 use url::Url;
 
 /// The port of a server that names none.
@@ -126,7 +126,11 @@ fn invalid(url: &str, rule: &str) -> Invalid {
 fn server(text: &str, scheme: &str) -> Result<Url, Invalid> {
     let full = if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
     let rule = "must be `nats://host:port` or `tls://host:port`, several with commas between";
-    let url = Url::parse(&full).map_err(|_| invalid(text, rule))?;
+    // What stands around a misplaced character may be the password.
+    if let Some(rule) = misplaced_character(&full) {
+        return Err(Invalid::new("url", "nats://…", rule));
+    }
+    let url = Url::parse(&full).map_err(|error| invalid(text, &format!("{rule}: {error}")))?;
     let has_more = !matches!(url.path(), "" | "/") || url.query().or(url.fragment()).is_some();
     let is_known = matches!(url.scheme(), "nats" | "tls");
     if !is_known || has_more || url.host_str().is_none_or(str::is_empty) {
@@ -223,6 +227,24 @@ mod tests {
         let mut config = Config::new("nats://token@a");
         config.credentials_file = Some("me.creds".into());
         assert_eq!(Settings::new(&config).err().map(|error| error.field), Some("credentials_file"));
+    }
+
+    #[test]
+    fn a_bare_character_in_a_password_is_named_without_it() {
+        for (url, part) in [
+            ("nats://me:hunt#er2@a", "%23"),
+            ("nats://b,me:1#hunter2@a", "%23"),
+            ("nats://me:hunt?er2@a:4222", "%3F"),
+            ("tls://me:hunt/er2@a", "%2F"),
+            ("tls://hunt/er2@a", "%2F"),
+            ("nats://me:1/hunter2@a", "%2F"),
+            ("nats://me:hunter2@a:port", "invalid port number"),
+        ] {
+            let invalid = settings(url).err().expect(url);
+            assert!(invalid.rule.contains(part), "{url}: {invalid}");
+            let shown = format!("{invalid} {:?}", Config::new(url));
+            assert!(!shown.contains("er2"), "{url}: {shown}");
+        }
     }
 
     #[test]

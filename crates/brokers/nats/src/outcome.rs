@@ -142,7 +142,7 @@ fn is_tls(error: &(dyn Error + 'static)) -> bool {
 fn answer(error: &PublishError) -> Outcome {
     match error.kind() {
         PublishErrorKind::MaxPayloadExceeded => {
-            Outcome::Rejected(Failure::new("too-large", error.to_string()))
+            Outcome::Rejected(Failure::new("too-large", error.to_string()).hopeless())
         }
         PublishErrorKind::TimedOut => outcome(&Trouble::Silence),
         PublishErrorKind::BrokenPipe => outcome(&Trouble::Lost),
@@ -159,7 +159,7 @@ fn refused(refusal: &jetstream::Error) -> Outcome {
     let says = |text| refusal.to_string().contains(text);
     match refusal.error_code() {
         ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM | ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM => {
-            Outcome::Rejected(failure("too-large"))
+            Outcome::Rejected(failure("too-large").hopeless())
         }
         ErrorCode::STREAM_NOT_MATCH => Outcome::Rejected(failure("unroutable")),
         ErrorCode::STREAM_SEALED => Outcome::Rejected(failure("denied")),
@@ -195,6 +195,7 @@ mod tests {
     fn kind(trouble: &Trouble) -> (&'static str, &'static str) {
         match outcome(trouble) {
             Outcome::Acked => ("acked", ""),
+            Outcome::Rejected(failure) if failure.is_hopeless => ("hopeless", failure.class),
             Outcome::Rejected(failure) => ("rejected", failure.class),
             Outcome::Unreachable(failure) => ("unreachable", failure.class),
             Outcome::Unknown(failure) => ("unknown", failure.class),
@@ -229,11 +230,11 @@ mod tests {
             (Trouble::NotLooked(text()), ("unreachable", "timeout")),
             (Trouble::MayNotLook(text()), ("unknown", "unroutable")),
             (Trouble::NoLeader(text()), ("unreachable", "missing")),
-            (answer(PublishErrorKind::MaxPayloadExceeded), ("rejected", "too-large")),
+            (answer(PublishErrorKind::MaxPayloadExceeded), ("hopeless", "too-large")),
             (answer(PublishErrorKind::TimedOut), ("unknown", "timeout")),
             (answer(PublishErrorKind::BrokenPipe), ("unknown", "connection")),
             (answer(PublishErrorKind::Other), ("unknown", "unmapped")),
-            (refusal(10054, "message size exceeds maximum allowed"), ("rejected", "too-large")),
+            (refusal(10054, "message size exceeds maximum allowed"), ("hopeless", "too-large")),
             (refusal(10060, "expected stream does not match"), ("rejected", "unroutable")),
             (refusal(10109, "invalid operation on sealed stream"), ("rejected", "denied")),
             (refusal(10077, "maximum messages exceeded"), ("unreachable", "full")),

@@ -10,7 +10,7 @@ use async_nats::{
     jetstream::{
         self,
         consumer::{AckPolicy, DeliverPolicy, FromConsumer, pull},
-        stream::Info,
+        stream::{Info, RetentionPolicy},
     },
 };
 use async_trait::async_trait;
@@ -86,7 +86,8 @@ struct Receipt {
 ///
 /// # Errors
 /// When NATS cannot be used, or no stream stores what is wanted, or an ordered subscription's name is
-/// a consumer's that gives out more.
+/// a consumer's that gives out more, or a subscription without a name finds a work queue, where
+/// acknowledging a message removes it.
 pub async fn subscribe(
     config: &Config,
     subscription: &Subscription,
@@ -268,6 +269,15 @@ impl NatsSubscriber {
             if !own.is_empty() {
                 streams.push((info, own));
             }
+        }
+        let is_taken = |(info, _): &&(Info, _)| info.config.retention == RetentionPolicy::WorkQueue;
+        if let (None, Some((info, _))) = (&self.name, streams.iter().find(is_taken)) {
+            let name = &info.config.name;
+            return Err(error(format!(
+                "stream {name} is a work queue: a passing listener would take its messages away \
+                 from their consumer; subscribe with that consumer's name, or make a stream that \
+                 mirrors it"
+            )));
         }
         if streams.is_empty() {
             let wanted = filters.join(", ");

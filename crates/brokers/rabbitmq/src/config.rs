@@ -6,8 +6,8 @@ use lapin::{
     types::ShortString,
     uri::{AMQPScheme, AMQPUri},
 };
-use posthaste_core::Invalid;
-use posthaste_wire::{Ordering, Wire};
+use posthaste_core::{Invalid, misplaced_character};
+use posthaste_wire::{Names, Ordering, Style, Wire};
 use url::Url;
 
 /// The exchange unless another is named.
@@ -36,6 +36,41 @@ pub struct Config {
     pub ordering: Ordering,
     /// What a named subscription's queue is, where it is not there yet.
     pub queue_type: QueueType,
+    /// What the headers of CloudEvents attributes begin with, sent and received.
+    pub attribute_prefix: AttributePrefix,
+}
+
+/// What the headers of CloudEvents attributes begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttributePrefix {
+    /// `cloudEvents_id`, as the AMQP binding of CloudEvents says.
+    #[default]
+    CloudEvents,
+    /// `ce-id`, as the RabbitMQ binding of the CloudEvents SDKs reads it.
+    Ce,
+}
+
+impl AttributePrefix {
+    /// Every prefix, as configuration writes it.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("cloudEvents_", Self::CloudEvents), ("ce-", Self::Ce)];
+
+    /// The header of the attribute `type`.
+    pub(crate) fn type_header(self) -> &'static str {
+        match self {
+            Self::CloudEvents => "cloudEvents_type",
+            Self::Ce => "ce-type",
+        }
+    }
+
+    /// How headers are named.
+    pub(crate) fn names(self) -> Names {
+        let style = match self {
+            Self::CloudEvents => Style::Amqp,
+            Self::Ce => Style::Dash,
+        };
+        Names { style, reserved: &[], reserved_prefixes: &[] }
+    }
 }
 
 /// What a queue is made of.
@@ -67,6 +102,7 @@ impl Config {
             declare: true,
             ordering: Ordering::default(),
             queue_type: QueueType::default(),
+            attribute_prefix: AttributePrefix::default(),
         }
     }
 }
@@ -82,6 +118,7 @@ impl fmt::Debug for Config {
             .field("declare", &self.declare)
             .field("ordering", &self.ordering)
             .field("queue_type", &self.queue_type)
+            .field("attribute_prefix", &self.attribute_prefix)
             .finish()
     }
 }
@@ -96,6 +133,8 @@ pub(crate) struct Settings {
     pub(crate) declare: bool,
     pub(crate) ordering: Ordering,
     pub(crate) queue_type: QueueType,
+    pub(crate) names: Names,
+    pub(crate) type_header: &'static str,
     pub(crate) wire: Wire,
 }
 
@@ -106,8 +145,18 @@ impl Settings {
         let authorities = config.ca_file.map(|file| authorities(&file, is_tls)).transpose()?;
         let exchange = ShortString::try_new(config.exchange.as_str())
             .map_err(|_| Invalid::new("exchange", &config.exchange, "must be at most 255 bytes"))?;
-        let Config { declare, ordering, queue_type, wire, .. } = config;
-        Ok(Self { uri, authorities, exchange, declare, ordering, queue_type, wire })
+        let Config { declare, ordering, queue_type, wire, attribute_prefix, .. } = config;
+        Ok(Self {
+            uri,
+            authorities,
+            exchange,
+            declare,
+            ordering,
+            queue_type,
+            names: attribute_prefix.names(),
+            type_header: attribute_prefix.type_header(),
+            wire,
+        })
     }
 
     /// The default exchange is always there, and is nobody's to declare.
@@ -132,8 +181,12 @@ impl Settings {
 
 fn uri(text: &str) -> Result<AMQPUri, Invalid> {
     const FORM: &str = "must be of the form amqp://user:password@host:5672/vhost, or amqps://";
+    // What stands around a misplaced character may be the password.
+    if let Some(rule) = misplaced_character(text) {
+        return Err(Invalid::new("url", "amqp://…", rule));
+    }
     let wrong = |rule: &str| Invalid::new("url", &redacted(text), rule);
-    let url = Url::parse(text).map_err(|_| wrong(FORM))?;
+    let url = Url::parse(text).map_err(|error| wrong(&format!("{FORM}: {error}")))?;
     let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong(FORM))?;
     if !matches!(url.scheme(), "amqp" | "amqps") {
         return Err(wrong(FORM));
@@ -171,12 +224,12 @@ fn authorities(file: &std::path::Path, is_tls: bool) -> Result<String, Invalid> 
 /// A URL without its user, password and whatever else could be secret.
 fn redacted(text: &str) -> String {
     match Url::parse(text) {
-        Ok(url) if url.has_host() => {
+        Ok(url) if url.has_host() && misplaced_character(text).is_none() => {
             let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
             let host = url.host_str().unwrap_or_default();
             format!("{}://{host}{port}{}", url.scheme(), url.path())
         }
-        _ => "(not a URL)".to_owned(),
+        _ => "(not valid)".to_owned(),
     }
 }
 
@@ -225,6 +278,26 @@ mod tests {
             assert_eq!(invalid.field, "url", "{url}");
             assert!(!invalid.to_string().contains("hunter2"), "{invalid}");
         }
+    }
+
+    #[test]
+    fn a_bare_character_in_a_password_is_named_without_it() {
+        for (url, part) in [
+            ("amqp://me:hunt#er2@host/shop", "%23"),
+            ("amqp://me:1#hunter2@host/shop", "%23"),
+            ("amqp://me:hunt?er2@host/shop", "%3F"),
+            ("amqps://me:1?hunter2@host/shop", "%3F"),
+            ("amqp://me:hunt/er2@host/shop", "%2F"),
+            ("amqp://me:1/hunter2@host/shop", "%2F"),
+            ("amqp://me:hunter2@host:port/shop", "invalid port number"),
+            ("amqp://me:hunter2@host/shop#x", "nothing behind `?` or `#`"),
+        ] {
+            let invalid = refused(Config::new(url));
+            assert!(invalid.rule.contains(part), "{url}: {invalid}");
+            let shown = format!("{invalid} {:?}", Config::new(url));
+            assert!(!shown.contains("er2"), "{url}: {shown}");
+        }
+        assert!(Settings::check(Config::new("amqp://me:p@ss%23%2F@host/shop")).is_ok());
     }
 
     #[test]

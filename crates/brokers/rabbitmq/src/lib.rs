@@ -17,7 +17,7 @@ mod outcome;
 mod publish;
 mod subscribe;
 
-pub use config::{Config, EXCHANGE_DEFAULT, QueueType};
+pub use config::{AttributePrefix, Config, EXCHANGE_DEFAULT, QueueType};
 pub use posthaste_wire::Ordering;
 pub use publish::RabbitMqBroker;
 pub use subscribe::{RabbitMqSubscriber, subscribe};

@@ -60,7 +60,7 @@ pub(crate) fn outcome(trouble: &Trouble) -> Outcome {
     };
     match class {
         None => unmapped("rabbitmq", error),
-        Some("too-large") if is_alone => Outcome::Rejected(failure(trouble)),
+        Some("too-large") if is_alone => Outcome::Rejected(failure(trouble).hopeless()),
         // One topic of the exchange; where it is the exchange, no message can pass.
         Some("denied") if is_alone && is_about_topic(error) => Outcome::Rejected(failure(trouble)),
         Some("denied" | "missing") if is_alone => Outcome::Unreachable(failure(trouble)),
@@ -81,7 +81,7 @@ pub(crate) fn failure(trouble: &Trouble) -> Failure {
 
 /// The same as an error of the port, naming the server.
 pub(crate) fn broker_error(server: &str, trouble: Trouble) -> BrokerError {
-    let Failure { class, detail } = failure(&trouble);
+    let Failure { class, detail, .. } = failure(&trouble);
     let advice = match class {
         "auth" => "check the user and the password in the URL",
         "tls" => "check the server's certificate and ca_file",
@@ -159,6 +159,7 @@ mod tests {
     fn told(stage: Stage, error: lapin::Error) -> (&'static str, &'static str) {
         match outcome(&Trouble { stage, error }) {
             Outcome::Acked => ("acked", ""),
+            Outcome::Rejected(failure) if failure.is_hopeless => ("hopeless", failure.class),
             Outcome::Rejected(failure) => ("rejected", failure.class),
             Outcome::Unreachable(failure) => ("unreachable", failure.class),
             Outcome::Unknown(failure) => ("unknown", failure.class),
@@ -204,7 +205,7 @@ mod tests {
             (ALONE, closed(403, "access to exchange 'x'"), ("unreachable", "denied")),
             (ALONE, closed(403, "access to topic 'x'"), ("rejected", "denied")),
             (AMONG, closed(403, "access to topic 'x'"), ("unknown", "denied")),
-            (ALONE, closed(406, "message size"), ("rejected", "too-large")),
+            (ALONE, closed(406, "message size"), ("hopeless", "too-large")),
             (AMONG, closed(406, "message size"), ("unknown", "too-large")),
             (ALONE, closed(501, "frame"), ("unknown", "unmapped")),
             (ALONE, ErrorKind::FutureCompleted.into(), ("unknown", "unmapped")),

@@ -23,7 +23,7 @@ use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, Delivery, Failure, Finding, Invalid, MessageId,
     Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Connection, Link, Names, Outgoing, Part, Style};
+use posthaste_wire::{Call, Connection, Link, Outgoing, Part};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
@@ -45,9 +45,6 @@ const FRAME_BYTES_DEFAULT: usize = 128 * 1024;
 const PROPERTIES_BYTES_MAX: usize = 5 * 256 + 64;
 /// The driver's mode of a message that is written to disk.
 const PERSISTENT: u8 = 2;
-
-/// How AMQP spells attributes.
-pub(crate) const NAMES: Names = Names { style: Style::Amqp, reserved: &[], reserved_prefixes: &[] };
 
 /// Publishes to an exchange of RabbitMQ.
 pub struct RabbitMqBroker {
@@ -337,8 +334,13 @@ impl Broker for RabbitMqBroker {
         let until = Instant::now() + deadline;
         let check = |delivery: &Delivery, outgoing: &Outgoing<'_>| self.check(delivery, outgoing);
         let wire = &self.settings.wire;
-        let mut call =
-            Call::checked(wire, &NAMES, self.settings.ordering.per_key(), messages, check);
+        let mut call = Call::checked(
+            wire,
+            &self.settings.names,
+            self.settings.ordering.per_key(),
+            messages,
+            check,
+        );
         loop {
             let part = call.next_part();
             if part.is_empty() {
@@ -387,7 +389,8 @@ mod tests {
             })
             .collect();
         let wire = Wire::default();
-        let part = Call::new(&wire, &NAMES, Ordering::Strict.per_key(), &messages).next_part();
+        let part =
+            Call::new(&wire, &settings.names, Ordering::Strict.per_key(), &messages).next_part();
         let answers = answers.iter().map(|(answer, returned)| match *answer {
             "ack" => Answer::Confirmed {
                 outcome: Outcome::Acked,

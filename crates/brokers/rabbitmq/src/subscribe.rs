@@ -23,7 +23,6 @@ use crate::{
     config::{Config, QueueType, Settings},
     connect::Session,
     outcome::{Stage, Trouble, broker_error},
-    publish::NAMES,
 };
 
 /// Most messages that are delivered and not acknowledged.
@@ -148,7 +147,8 @@ impl RabbitMqSubscriber {
     }
 
     fn decode(&self, delivery: Delivery) -> (posthaste_core::Message, Provenance) {
-        self.settings.wire.decode(received(delivery), &NAMES)
+        let received = received(delivery, self.settings.type_header);
+        self.settings.wire.decode(received, &self.settings.names)
     }
 }
 
@@ -219,7 +219,8 @@ fn binding(pattern: &str) -> ShortString {
     ShortString::try_new(key).unwrap_or_else(|_| "#".into())
 }
 
-fn received(delivery: Delivery) -> Received {
+/// What a delivery says; the property `type` stands in for the attribute of that name.
+fn received(delivery: Delivery, type_header: &str) -> Received {
     let Delivery { routing_key, properties, data, .. } = delivery;
     let mut headers = Vec::new();
     for (name, value) in properties.headers().iter().flatten() {
@@ -227,7 +228,6 @@ fn received(delivery: Delivery) -> Received {
             headers.push((name.to_string(), text));
         }
     }
-    let type_header = "cloudEvents_type";
     if let Some(event_type) = properties.kind()
         && !headers.iter().any(|(name, _)| name == type_header)
     {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use posthaste_broker_rabbitmq::{Config, subscribe};
+use posthaste_broker_rabbitmq::{AttributePrefix, Config, subscribe};
 use posthaste_core::{
     Broker, Delivery, Message, Outcome, Sharing, Start, Subscriber, Subscription,
 };
@@ -152,4 +152,36 @@ async fn every_profile_is_read_back_with_its_id_and_type() {
         assert_eq!(received.content_type, sent.message.content_type, "{name}");
         assert_eq!(received.topic, sent.message.topic, "{name}");
     }
+}
+
+/// A subscriber of the usual prefix takes them for headers of the message, so it sees what they are.
+#[tokio::test]
+async fn attributes_have_the_prefix_of_the_cloudevents_sdks_where_that_is_asked_for() {
+    let url = server(Kind::RabbitMq).url();
+    let (usual, _admin, _queue) = routed(url).await;
+    let config = Config { attribute_prefix: AttributePrefix::Ce, ..usual.clone() };
+    let subscription = Subscription {
+        name: None,
+        topics: vec!["orders.*".parse().expect("a pattern")],
+        start: Start::New,
+        sharing: Sharing::Competing,
+    };
+    let mut stranger = subscribe(&usual, &subscription).await.expect("subscribes");
+    let mut friend = subscribe(&config, &subscription).await.expect("subscribes");
+    let sent = sent();
+    let outcomes = broker(config).publish(std::slice::from_ref(&sent), PATIENCE).await;
+    assert_eq!(outcomes, [Outcome::Acked]);
+    let seen = tokio::time::timeout(PATIENCE, stranger.receive()).await.expect("in time");
+    let headers = seen.expect("a message").message.headers;
+    let header = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+    assert_eq!(header("ce-id"), Some(sent.message.id.to_string().as_str()));
+    assert_eq!(header("ce-specversion"), Some("1.0"));
+    assert_eq!(header("ce-type"), Some("OrderPlaced"));
+    assert_eq!(header("ce-subject"), Some("kündin-42"));
+    let incoming = tokio::time::timeout(PATIENCE, friend.receive()).await.expect("in time");
+    let incoming = incoming.expect("a message");
+    assert_eq!(incoming.message.id, sent.message.id);
+    assert_eq!(incoming.message.key, sent.message.key);
+    assert_eq!(incoming.message.headers, sent.message.headers);
+    assert_eq!(incoming.provenance.seq, Some(sent.seq));
 }

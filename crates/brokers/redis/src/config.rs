@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use percent_encoding::percent_decode_str;
-use posthaste_core::Invalid;
+use posthaste_core::{Invalid, misplaced_character};
 use posthaste_wire::Wire;
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
@@ -122,7 +122,11 @@ impl fmt::Display for Target {
 fn parse(text: &str) -> Result<Url, Invalid> {
     const RULE: &str = "must be like `redis://user:password@host:6379/0` or `rediss://host:6379`";
     // What cannot be taken apart is not shown: there may be a password anywhere in it.
-    let url = Url::parse(text).map_err(|_| Invalid::new("url", "…", RULE))?;
+    let hidden = |rule: &str| Invalid::new("url", "redis://…", rule);
+    if let Some(rule) = misplaced_character(text) {
+        return Err(hidden(rule));
+    }
+    let url = Url::parse(text).map_err(|error| hidden(&format!("{RULE}: {error}")))?;
     if !matches!(url.scheme(), "redis" | "rediss") {
         return Err(Invalid::new("url", &format!("{}:…", url.scheme()), RULE));
     }
@@ -192,6 +196,23 @@ mod tests {
         assert_eq!((target.port, target.database, target.tls.is_some()), (6379, 0, true));
         assert_eq!((target.user, target.password.as_deref()), (None, Some(&b"secret"[..])));
         assert_eq!(target.host, "cache.example");
+    }
+
+    #[test]
+    fn a_bare_character_in_a_password_is_named_without_it() {
+        for (url, part) in [
+            ("redis://:hunt#er2@host/0", "%23"),
+            ("redis://me:1#hunter2@host/0", "%23"),
+            ("redis://me:hunt?er2@host/0", "%3F"),
+            ("rediss://me:hunt/er2@host/0", "%2F"),
+            ("redis://me:1/hunter2@host/0", "%2F"),
+            ("redis://me:hunter2@host:port/0", "invalid port number"),
+        ] {
+            let config = Config::new(url);
+            let invalid = config.target().err().expect(url);
+            assert!(invalid.rule.contains(part), "{url}: {invalid}");
+            assert!(!format!("{invalid} {config:?}").contains("er2"), "{url}: {invalid}");
+        }
     }
 
     #[test]

@@ -95,7 +95,9 @@ async fn raw_and_debezium_have_the_key_in_a_field() {
     let content_type = ("content-type", "application/octet-stream");
     let mut found = fields(Profile::Raw, &delivery).await;
     assert_eq!(found.pop().unwrap().1, &delivery.message.payload[..]);
-    assert_eq!(shown(&found), expected(&[&raw[..], &[content_type]].concat()));
+    let id = delivery.message.id.to_string();
+    let id = [("posthaste-id", &*id)];
+    assert_eq!(shown(&found), expected(&[&id[..], &raw[..], &[content_type]].concat()));
 
     let delivery = everything(&fresh("debezium"));
     let id = delivery.message.id.to_string();

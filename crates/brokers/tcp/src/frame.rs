@@ -123,6 +123,7 @@ impl Writer {
             json.extend_from_slice(b",\"event\":");
             push_event(&mut json, &outgoing.body, &message.payload);
         } else {
+            json.extend_from_slice(format!(",\"id\":\"{}\"", message.id).as_bytes());
             if let Some(key) = &message.key {
                 json.extend_from_slice(format!(",\"key\":{}", text(key)).as_bytes());
             }
@@ -284,6 +285,7 @@ struct EventJson<'a> {
     topic: String,
     #[serde(default)]
     headers: BTreeMap<String, String>,
+    id: Option<String>,
     key: Option<String>,
     content_type: Option<String>,
     #[serde(borrow, default, deserialize_with = "raw")]
@@ -363,7 +365,7 @@ fn arrived(event: EventJson<'_>, source: &str, wire: &Wire) -> Result<ArrivedEve
         content_type,
         body,
         key: event.key,
-        id: None,
+        id: event.id,
         coordinates: format!("{source}#{seq}"),
     };
     let (message, mut provenance) = wire.decode(received, &NAMES);
@@ -479,7 +481,7 @@ mod tests {
                 prop_assert_eq!(&arrived.content_type, &sent.content_type);
                 prop_assert_eq!(&arrived.topic, &sent.topic);
                 prop_assert_eq!(&arrived.key, &sent.key);
-                prop_assert_eq!(arrived.id == sent.id, profile != Profile::Raw);
+                prop_assert_eq!(arrived.id, sent.id);
             }
         }
 

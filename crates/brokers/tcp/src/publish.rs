@@ -75,7 +75,7 @@ impl TcpBroker {
             match self.writer.event(index, delivery) {
                 Ok(event) => events.push(event),
                 Err(failure) => {
-                    outcomes[index] = Some(Outcome::Rejected(failure));
+                    outcomes[index] = Some(Outcome::Rejected(failure.hopeless()));
                     failed.extend(key);
                 }
             }

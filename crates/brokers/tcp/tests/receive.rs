@@ -97,7 +97,7 @@ async fn messages_arrive_as_they_were_in_every_profile() {
             let mut headers = sent.headers.clone();
             headers.sort_unstable();
             assert_eq!(arrived.headers, headers, "{profile:?}");
-            assert_eq!(arrived.id == sent.id, profile != Profile::Raw);
+            assert_eq!(arrived.id, sent.id, "{profile:?}");
             assert_eq!(incoming.provenance.seq, Some(delivery.seq), "{profile:?}");
             assert_eq!(incoming.provenance.source.as_deref(), Some("/shop"), "{profile:?}");
         }

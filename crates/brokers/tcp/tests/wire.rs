@@ -59,10 +59,11 @@ async fn events_are_cloud_events_and_a_line_break_in_one_makes_it_base64() {
 #[tokio::test]
 async fn raw_has_the_payload_and_what_it_needs() {
     let events = concat!(
-        "{\"seq\":41,\"topic\":\"orders\",\"headers\":{\"tenant\":\"acme\"},\"key\":\"7\",",
+        "{\"seq\":41,\"topic\":\"orders\",\"headers\":{\"tenant\":\"acme\"},",
+        "\"id\":\"01900000-0000-7000-8000-000000000029\",\"key\":\"7\",",
         "\"content_type\":\"application/json\",\"data\":{\"total\": 42}},",
-        "{\"seq\":42,\"topic\":\"notes\",\"content_type\":\"application/json\",",
-        "\"data_base64\":\"ewp9\"}]}\n",
+        "{\"seq\":42,\"topic\":\"notes\",\"id\":\"01900000-0000-7000-8000-00000000002a\",",
+        "\"content_type\":\"application/json\",\"data_base64\":\"ewp9\"}]}\n",
     );
     assert_eq!(frame(Profile::Raw).await, HEAD.to_owned() + events);
 }

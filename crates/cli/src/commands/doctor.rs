@@ -3,7 +3,7 @@
 use std::{io, process::ExitCode};
 
 use console::Style;
-use posthaste_core::{Finding, Status, Store};
+use posthaste_core::{Finding, RewindStatus, RouteStatus, Status, Store};
 
 use crate::{
     args::DoctorArgs,
@@ -15,6 +15,11 @@ use crate::{
 
 /// Age from which a waiting message is worth a look.
 const OLD_SECONDS: f64 = 60.0;
+
+/// A rewind of the log is worth a look for a day.
+const REWIND_RECENT_SECONDS: f64 = 86_400.0;
+/// What to do where no relay serves a route.
+const START: &str = "start `posthaste relay` with this route";
 
 /// Runs it.
 ///
@@ -139,17 +144,34 @@ async fn delivery(store: &dyn Store, report: &mut Report<'_, '_>) -> anyhow::Res
         let what = format!("no route matches topic {:?}: {messages} kept", topic.topic);
         report.fail("outbox", what, "add it to the `topics` of a route")?;
     }
+    let recent = |rewind: &&RewindStatus| rewind.seconds_ago <= REWIND_RECENT_SECONDS;
+    for rewind in status.rewinds.iter().filter(recent) {
+        let ago = span(rewind.seconds_ago);
+        let what = format!("route {}: the log went back in time {ago} ago", rewind.route);
+        let fix = "nothing to do for the relay, which went on from what this server has; look for \
+                   business rows that the old server had and this one does not (PH-1011)";
+        report.fail("outbox", what, fix)?;
+    }
     Ok(())
 }
 
 fn lag(status: &Status, report: &mut Report<'_, '_>) -> io::Result<()> {
     for route in &status.routes {
         let name = &route.name;
-        let is_served = route.leases.iter().any(|lease| lease.relay.is_some());
+        if !route.registered {
+            removed(route, report)?;
+            continue;
+        }
         let age = route.oldest_pending_age_seconds;
-        if route.pending > 0 && !is_served {
-            let what = format!("route {name}: nobody serves it, {} wait", route.pending);
-            report.fail("outbox", what, "start `posthaste relay` with this route")?;
+        if let Some(pause) = &route.paused {
+            let lasted = span(pause.seconds);
+            let what = format!("route {name}: paused for {lasted}: {}", pause.reason);
+            report.fail("outbox", what, "mend the broker or its settings; nothing is lost")?;
+        }
+        retrying(route, report)?;
+        if route.pending > 0 && !route.is_served() {
+            let what = format!("route {name}: no relay serves it, {} wait", route.pending);
+            report.fail("outbox", what, START)?;
         } else if route.pending > 0 && age > OLD_SECONDS {
             let what = format!("route {name}: the oldest message waits for {}", span(age));
             report.fail("outbox", what, "look at the relay's log and /readyz?verbose")?;
@@ -162,6 +184,37 @@ fn lag(status: &Status, report: &mut Report<'_, '_>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Retrying messages: they wait for an attempt, or behind one of their key.
+fn retrying(route: &RouteStatus, report: &mut Report<'_, '_>) -> io::Result<()> {
+    if route.retrying == 0 {
+        return Ok(());
+    }
+    let (name, age) = (&route.name, route.oldest_retrying_age_seconds);
+    let many = count(route.retrying, "retrying message");
+    if !route.is_served() {
+        let what = format!("route {name}: no relay serves it, {many} wait, for {}", span(age));
+        report.fail("outbox", what, START)
+    } else if age > OLD_SECONDS {
+        let what = format!("route {name}: {many}, the oldest for {}", span(age));
+        report.fail("outbox", what, format!("posthaste dead list --retrying --route {name}"))
+    } else {
+        report.ok("outbox", format!("route {name}: {many}, the oldest for {}", span(age)))
+    }
+}
+
+/// What is left of a route that was removed.
+fn removed(route: &RouteStatus, report: &mut Report<'_, '_>) -> io::Result<()> {
+    let name = &route.name;
+    let (retrying, dead) = (route.retrying, count(route.dead, "dead letter"));
+    let what = format!("route {name} is not registered any more: {retrying} retrying, {dead} left");
+    let fix = format!(
+        "start a relay with route {name}, or give them up:\n\
+         posthaste dead discard --route {name} --retrying --why ...\n\
+         posthaste dead discard --route {name} --why ..."
+    );
+    report.fail("outbox", what, fix)
 }
 
 async fn brokers(config: &Config, report: &mut Report<'_, '_>) -> anyhow::Result<()> {

@@ -56,6 +56,18 @@ const CATALOGUE: &[Entry] = &[
         "The cause says what. If it stays, please report it.",
     ),
     (
+        "PH-1011",
+        "the log went back in time, or is another server's, since the lease was granted",
+        "A standby was promoted, a backup restored or a file replaced. The relay drops what it holds \
+         in memory and goes on from the position that this server has: nothing that commits there is \
+         skipped. Compare with your business rows what the old server had and this one does not.",
+    ),
+    (
+        "PH-1014",
+        "the database rolled a transaction back before its commit; nothing of it is kept",
+        "Return the errors of statements, or run a statement that may fail in a savepoint.",
+    ),
+    (
         "PH-2001",
         "the configuration file cannot be read or is not TOML",
         "Mend the line that is named; the path comes from --config.",
@@ -100,8 +112,9 @@ const CATALOGUE: &[Entry] = &[
     ),
     (
         "PH-2015",
-        "a broker breaks a rule of its adapter",
-        "The message names the key, the value and the rule; docs/brokers has a page for each.",
+        "a URL breaks a rule of its database or broker, or a broker's setting one of its adapter",
+        "The message names the part and the rule. In passwords `#`, `/`, `?` and `%` are written \
+         %23, %2F, %3F and %25.",
     ),
     (
         "PH-3001",
@@ -167,6 +180,8 @@ mod tests {
             Kind::Denied,
             Kind::Refused,
             Kind::Internal,
+            Kind::Rewound,
+            Kind::NotCommitted,
         ];
         for kind in kinds {
             let entries = CATALOGUE.iter().filter(|entry| entry.0 == kind.code());

@@ -38,6 +38,7 @@ pub(crate) async fn run(
         sharing: Sharing::Competing,
     };
     let brokers = Brokers::open(&config.brokers);
+    super::check_receiver(&brokers, &route.broker, args.as_receiver, terminal)?;
     let mut subscriber = brokers.subscribe(&route.broker, &subscription).await?;
     terminal.note(&format!("listening to route {}; Ctrl-C ends it", args.route))?;
     let mut left = args.count.unwrap_or(u64::MAX);

@@ -19,8 +19,9 @@ use posthaste_core::Store;
 
 use crate::{
     args::{Cli, Command},
+    brokers::Brokers,
     config::{self as configuration, Config, Inputs, Needs, RouteConfig, SecretUrl},
-    output::{Fault, NOT_FOUND, Terminal},
+    output::{Fault, NOT_FOUND, Terminal, USAGE},
     stores::Database,
 };
 
@@ -75,6 +76,29 @@ fn route<'a>(config: &'a Config, name: &str) -> Result<&'a RouteConfig, Fault> {
         };
         Fault::new(NOT_FOUND, format!("there is no route {name:?}")).help(help)
     })
+}
+
+/// Makes sure that a passing listener is not what makes messages deliverable, or that the user wants it
+/// to be.
+///
+/// # Errors
+/// Where the broker counts a listener as a receiver and the user did not say that this is wanted.
+fn check_receiver(
+    brokers: &Brokers,
+    broker: &str,
+    is_wanted: bool,
+    terminal: &mut Terminal<'_>,
+) -> anyhow::Result<()> {
+    let Some(why) = brokers.listener_receives(broker) else {
+        return Ok(());
+    };
+    if is_wanted {
+        terminal.note(&format!("{why}, and nobody else will get it"))?;
+        return Ok(());
+    }
+    let help = "make sure that the real consumer's queue or subscription is there, then give \
+                --as-receiver";
+    Err(Fault::new(USAGE, format!("broker {broker:?}: {why}")).help(help).into())
 }
 
 /// The URL of the store.

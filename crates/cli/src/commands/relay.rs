@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use posthaste_core::{Backoff, Store, StoreError};
+use posthaste_core::{Backoff, Store, StoreError, log_seconds};
 use posthaste_relay::{Error, Relay};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -60,8 +60,8 @@ async fn once(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
 async fn serve(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     let board = Board::new(config.relay.poll, config.relay.lease)?;
     let tasks = TaskTracker::new();
-    if let Some(address) = config.listen {
-        let listener = serve::listen(address).await?;
+    if let Some(listen) = config.listen {
+        let listener = serve::listen(listen).await?;
         let address = listener.local_addr()?;
         tracing::info!(%address, "serving /metrics, /livez, /readyz and /version");
         tasks.spawn(serve::run(listener, board.clone(), stop.clone()));
@@ -105,7 +105,8 @@ async fn reach(
         failures += 1;
         // Never shorter than the first, so that unlucky jitter does not fill the log.
         let pause = RECONNECT.delay(failures, &mut random).max(RECONNECT.initial);
-        tracing::warn!(%error, attempt = failures, retry_in = ?pause, "the store cannot be used");
+        let retry_in_seconds = log_seconds(pause);
+        tracing::warn!(%error, attempt = failures, retry_in_seconds, "the store cannot be used");
         board.set_store(Err(error.to_string()));
         if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return Ok(None);

@@ -101,6 +101,9 @@ fn render(status: &Status) -> io::Result<Vec<u8>> {
     } else {
         write_table(&relays(status), &mut text)?;
     }
+    for line in troubles(status) {
+        text.extend_from_slice(format!("\n{line}\n").as_bytes());
+    }
     if !status.unrouted.is_empty() {
         text.extend_from_slice(b"\ntopics that no route matches; their messages are kept:\n");
         for topic in &status.unrouted {
@@ -108,29 +111,81 @@ fn render(status: &Status) -> io::Result<Vec<u8>> {
             text.extend_from_slice(format!("  {}  {messages}\n", topic.topic).as_bytes());
         }
     }
+    if !status.rewinds.is_empty() {
+        text.extend_from_slice(b"\nthe log went back in time (PH-1011):\n");
+        for rewind in &status.rewinds {
+            let ago = span(rewind.seconds_ago);
+            text.extend_from_slice(format!("  {ago} ago, route {}\n", rewind.route).as_bytes());
+        }
+    }
     Ok(text)
 }
 
 fn routes(status: &Status) -> comfy_table::Table {
-    let mut table =
-        table(&["route", "topics", "pending", "oldest", "retrying", "dead", "shards", "served by"]);
+    let mut table = table(&[
+        "route",
+        "state",
+        "topics",
+        "pending",
+        "oldest",
+        "retrying",
+        "oldest",
+        "dead",
+        "shards",
+        "served by",
+    ]);
+    let age = |messages: u64, seconds: f64| match messages {
+        0 => "-".to_owned(),
+        _ => span(seconds),
+    };
     for route in &status.routes {
         table.add_row([
             route.name.clone(),
+            state(route).to_owned(),
             shorten(&route.topics.join(" "), 40),
             route.pending.to_string(),
-            if route.pending == 0 {
-                "-".to_owned()
-            } else {
-                span(route.oldest_pending_age_seconds)
-            },
+            age(route.pending, route.oldest_pending_age_seconds),
             route.retrying.to_string(),
+            age(route.retrying, route.oldest_retrying_age_seconds),
             route.dead.to_string(),
             shards(route),
             holders(route, status),
         ]);
     }
     table
+}
+
+/// How a route is doing, in one word.
+fn state(route: &RouteStatus) -> &'static str {
+    match route {
+        _ if !route.registered => "removed",
+        _ if route.paused.is_some() => "paused",
+        _ if !route.is_served() => "unserved",
+        _ => "running",
+    }
+}
+
+/// One line for each route that does not get on: what is wrong, and what to do.
+fn troubles(status: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
+    for route in &status.routes {
+        let name = &route.name;
+        if let Some(pause) = &route.paused {
+            lines.push(format!(
+                "route {name} has been paused for {}: its broker cannot be used: {}",
+                span(pause.seconds),
+                shorten(&pause.reason, 200)
+            ));
+        } else if !route.registered {
+            lines.push(format!(
+                "route {name} is not registered any more, and messages of it are \
+                left: `posthaste dead list --route {name}`, with and without --retrying"
+            ));
+        } else if !route.is_served() {
+            lines.push(format!("no relay serves route {name}: start `posthaste relay` with it"));
+        }
+    }
+    lines
 }
 
 fn shards(route: &RouteStatus) -> String {
@@ -147,7 +202,7 @@ fn holders(route: &RouteStatus, status: &Status) -> String {
     let holders = route.leases.iter().filter_map(|lease| lease.relay.as_ref());
     let names: BTreeSet<String> = holders.map(name).collect();
     match names.len() {
-        0 => "nobody".to_owned(),
+        0 => "-".to_owned(),
         _ => shorten(&names.into_iter().collect::<Vec<_>>().join(" "), 40),
     }
 }

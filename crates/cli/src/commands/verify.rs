@@ -52,6 +52,9 @@ pub(crate) async fn run(
         start: Start::New,
         sharing: Sharing::Competing,
     };
+    if args.topic.is_some() {
+        super::check_receiver(&brokers, &route.broker, args.as_receiver, terminal)?;
+    }
     let subscriber = brokers.subscribe(&route.broker, &subscription).await?;
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();

@@ -47,7 +47,8 @@ pub(crate) fn read_broker(
     let path = section.path.clone();
     section.finish(reading);
     if let Err(invalid) = adapter.open(&MemoryBroker::new()) {
-        let what = format!("`{path}.{}` is {:?}: {}", invalid.field, invalid.value, invalid.rule);
+        let what =
+            format!("`{path}.{}` is {:?}: it {}", invalid.field, invalid.value, invalid.rule);
         reading.problems.push(Problem::new("PH-2015", what).at(&origin));
         return None;
     }
@@ -95,6 +96,12 @@ fn read_rabbitmq(
             "queue_type",
             default.queue_type,
             &rabbitmq::QueueType::ALL,
+            reading,
+        ),
+        attribute_prefix: section.word(
+            "attribute_prefix",
+            default.attribute_prefix,
+            &rabbitmq::AttributePrefix::ALL,
             reading,
         ),
         url: default.url,

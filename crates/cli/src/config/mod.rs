@@ -27,7 +27,7 @@ use posthaste_core::{RetryPolicy, RouteSpec};
 use crate::brokers::Adapter;
 
 pub(crate) use problem::{Problem, Problems, redact_url, secrets};
-pub(crate) use read::Shown;
+pub(crate) use read::{Shown, nearest};
 pub(crate) use setting::SecretUrl;
 pub(crate) use show::show;
 pub(crate) use words::{LogFormat, LogLevel};
@@ -70,7 +70,7 @@ pub(crate) struct Config {
     /// `[relay]`: how the relay works, and `[retention]`: how long what is finished stays.
     pub(crate) relay: posthaste_relay::Settings,
     /// `[http]` `listen`: where metrics and health are served; `None` is nowhere.
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<Listen>,
     /// `[log]` `format`.
     pub(crate) log_format: LogFormat,
     /// `[log]` `level`.
@@ -83,6 +83,15 @@ pub(crate) struct Config {
     pub(crate) shown: Vec<Shown>,
     /// Things worth a word that are not wrong.
     pub(crate) notes: Vec<String>,
+}
+
+/// Where metrics and health are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listen {
+    /// The address.
+    pub(crate) address: SocketAddr,
+    /// Whether someone named it; else it is the default, and another port will do.
+    pub(crate) is_named: bool,
 }
 
 /// A broker.
@@ -131,11 +140,21 @@ pub(crate) fn load(inputs: &Inputs, needs: Needs) -> Result<Config, Problems> {
     if is_readable {
         validate::needs(&root, needs, &mut reading.problems);
     }
-    config.notes = validate::notes(&config, &inputs.variables);
+    let is_key = |section: &str, key: &str| {
+        reading.shown.iter().any(|shown| shown.section == section && shown.key == key)
+    };
+    let misspelt = sources::misspelt(&inputs.variables, is_key);
     if reading.problems.is_empty() {
         config.shown = reading.shown;
+        config.notes = validate::notes(&config);
+        config.notes.extend(misspelt.iter().map(|(name, what)| format!("{name} {what}")));
         Ok(config)
     } else {
+        // What was meant by them may be what is missing.
+        let problem = |(name, what): &(String, String)| {
+            Problem::new("PH-2013", format!("{name} {what}")).at(&Origin::Env(name.clone()))
+        };
+        reading.problems.extend(misspelt.iter().map(problem));
         Err(Problems::new(reading.problems))
     }
 }

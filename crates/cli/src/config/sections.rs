@@ -6,10 +6,10 @@ use posthaste_core::{Backoff, OnDead, Retention, RetryPolicy, RouteSpec, SHARDS_
 use posthaste_relay::Route;
 
 use super::{
-    BrokerConfig, Config, LogFormat, LogLevel, Problem, RouteConfig, SecretUrl,
+    BrokerConfig, Config, Listen, LogFormat, LogLevel, Problem, RouteConfig, SecretUrl,
     brokers::read_broker,
     read::{Reading, Section},
-    setting::{ByteSize, Listen, OrOff, Setting, Topics},
+    setting::{Address, ByteSize, OrOff, Setting, Topics},
     sources::{Origin, Table},
     validate::{self, Names},
     words::OnDeadWord,
@@ -64,7 +64,12 @@ fn read_store(mut section: Section<'_>, reading: &mut Reading) -> Option<SecretU
     let origin = place.iter().find(|origin| **origin != Origin::Default);
     if let (Some(url), Some(origin)) = (&url, origin) {
         let schemes = crate::stores::SCHEMES;
-        validate::scheme("store.url", url, schemes, origin, &mut reading.problems);
+        if validate::scheme("store.url", url, schemes, origin, &mut reading.problems)
+            && let Err(invalid) = crate::stores::check_url(url)
+        {
+            let what = format!("`store.url` is {:?}: it {}", invalid.value, invalid.rule);
+            reading.problems.push(Problem::new("PH-2015", what).at(origin));
+        }
     }
     section.finish(reading);
     url
@@ -128,11 +133,11 @@ fn read_retention(mut section: Section<'_>, reading: &mut Reading) -> Retention 
     retention
 }
 
-fn read_http(mut section: Section<'_>, reading: &mut Reading) -> Option<SocketAddr> {
-    let default = Listen(Some(SocketAddr::from(([127, 0, 0, 1], 9464))));
-    let Listen(listen) = section.or("listen", default, reading);
+fn read_http(mut section: Section<'_>, reading: &mut Reading) -> Option<Listen> {
+    let default = Address(Some(SocketAddr::from(([127, 0, 0, 1], 9464))));
+    let Address(address) = section.or("listen", default, reading);
     let allow_remote = section.or("allow_remote", false, reading);
-    if let Some(address) = listen
+    if let Some(address) = address
         && !address.ip().is_loopback()
         && !allow_remote
     {
@@ -141,8 +146,9 @@ fn read_http(mut section: Section<'_>, reading: &mut Reading) -> Option<SocketAd
         let problem = Problem::new("PH-2012", what).at(&section.origin("listen"));
         reading.problems.push(problem.help(help));
     }
+    let is_named = section.origin("listen") != Origin::Default;
     section.finish(reading);
-    listen
+    address.map(|address| Listen { address, is_named })
 }
 
 fn read_route(

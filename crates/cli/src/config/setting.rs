@@ -185,9 +185,9 @@ impl Setting for Topics {
 
 /// An address to listen on, or `"off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listen(pub(crate) Option<SocketAddr>);
+pub(crate) struct Address(pub(crate) Option<SocketAddr>);
 
-impl Setting for Listen {
+impl Setting for Address {
     const WANTED: &'static str = "an address such as \"127.0.0.1:9464\", or \"off\"";
 
     fn parse(value: &Value) -> Result<Self, Option<String>> {

@@ -175,6 +175,39 @@ pub(crate) fn merge_env(
     }
 }
 
+/// Environment variables that set nothing because one underscore stands where two are wanted, each
+/// with what is wrong with it. `is_key` says whether a section has a key. Empty variables count as
+/// not set.
+pub(crate) fn misspelt(
+    variables: &[(OsString, OsString)],
+    is_key: impl Fn(&str, &str) -> bool,
+) -> Vec<(String, String)> {
+    let is_set = variables.iter().filter(|(_, value)| !value.is_empty());
+    let names = is_set.filter_map(|(name, _)| name.to_str());
+    let mut found: Vec<_> = names
+        .filter_map(|name| {
+            let right = meant(name, &is_key)?;
+            let what = format!("is not read: two underscores join the parts of a name, {right}");
+            Some((name.to_owned(), what))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The right name of a variable whose parts are joined by one underscore.
+fn meant(name: &str, is_key: impl Fn(&str, &str) -> bool) -> Option<String> {
+    let path = name.strip_prefix(PREFIX).filter(|path| !path.contains("__"))?;
+    let (section, key) = path.split_once('_')?;
+    if is_key(&section.to_lowercase(), &key.to_lowercase()) {
+        return Some(format!("{PREFIX}{section}__{key}"));
+    }
+    let (index, key) = key.split_once('_')?;
+    let is_list = ["broker", "route"].contains(&section.to_lowercase().as_str());
+    let is_entry = is_list && index.parse::<usize>().is_ok();
+    is_entry.then(|| format!("{PREFIX}{section}__{index}__{key}"))
+}
+
 /// Sets one value by its path. A later source that says `url` replaces `url_file`, and the reverse.
 ///
 /// # Errors
@@ -253,6 +286,31 @@ mod tests {
         let variables = variables.iter().map(|(n, v)| (n.into(), v.into()));
         merge_env(&mut root, variables, &mut problems);
         (root, problems)
+    }
+
+    #[test]
+    fn variables_with_one_underscore_too_few_are_found() {
+        let keys = [("store", "url"), ("store", "url_file"), ("log", "level"), ("http", "listen")];
+        let found = |name: &str, value: &str| {
+            misspelt(&[(name.into(), value.into())], |section, key| keys.contains(&(section, key)))
+        };
+        for (name, right) in [
+            ("POSTHASTE_STORE_URL", Some("POSTHASTE_STORE__URL")),
+            ("POSTHASTE_STORE_URL_FILE", Some("POSTHASTE_STORE__URL_FILE")),
+            ("POSTHASTE_LOG_LEVEL", Some("POSTHASTE_LOG__LEVEL")),
+            ("POSTHASTE_BROKER_0_URL", Some("POSTHASTE_BROKER__0__URL")),
+            ("POSTHASTE_STORE__URL", None),
+            ("POSTHASTE_BROKER_IMAGE", None),
+            // What Kubernetes sets for a service of that name.
+            ("POSTHASTE_HTTP_SERVICE_HOST", None),
+            ("POSTHASTE_TEST_POSTGRES_URL", None),
+            ("OTHER_STORE_URL", None),
+        ] {
+            let all = found(name, "x");
+            assert_eq!(all.len(), usize::from(right.is_some()), "{name}");
+            assert!(all.iter().all(|(_, what)| what.ends_with(right.unwrap_or_default())));
+            assert!(found(name, "").is_empty(), "{name} is empty");
+        }
     }
 
     fn section<'a>(table: &'a Table, key: &str) -> &'a Table {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -217,19 +216,11 @@ fn secret_file(
 }
 
 /// Things worth a word that are not wrong.
-pub(crate) fn notes(config: &Config, variables: &[(OsString, OsString)]) -> Vec<String> {
+pub(crate) fn notes(config: &Config) -> Vec<String> {
     let mut notes = Vec::new();
     for broker in &config.brokers {
         if !config.routes.iter().any(|route| route.broker == broker.name) {
             notes.push(format!("no route uses the broker `{}`", broker.name));
-        }
-    }
-    for name in ["POSTHASTE_STORE_URL", "POSTHASTE_STORE_URL_FILE"] {
-        if variables.iter().any(|(variable, _)| variable == name) {
-            let right = name.replacen("STORE_", "STORE__", 1);
-            notes.push(format!(
-                "{name} is not read: the section ends with two underscores, {right}"
-            ));
         }
     }
     notes

@@ -61,7 +61,10 @@ pub(crate) async fn discard(
     store: &Letters,
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let meant = Meant::new(&args.act.filter, &args.act.ids);
+    let meant = match args.retrying {
+        true => Meant::retrying(&args.act.filter, &args.act.ids),
+        false => Meant::new(&args.act.filter, &args.act.ids),
+    };
     if !agree("discard", &args.act, &meant, store, terminal).await? {
         return Ok(ExitCode::SUCCESS);
     }
@@ -79,12 +82,13 @@ async fn agree(
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<bool> {
     let mut found = store.find(meant, COUNT_MAX).await?;
-    found.retain(|found| found.parked.state == ParkState::Dead);
+    found.retain(|found| found.parked.state != ParkState::Discarded);
+    let noun = meant.noun();
     if found.is_empty() {
-        let fault = Fault::new(NO, "no dead letter matches");
+        let fault = Fault::new(NO, format!("no {noun} matches"));
         return Err(fault.help("`posthaste dead list` shows those there are").into());
     }
-    let many = how_many(found.len(), act, store).await?;
+    let many = how_many(found.len(), act, noun, store).await?;
     writeln!(terminal.err, "{verb} {many}:")?;
     view::list(&found[..found.len().min(SAMPLES)], terminal.err)?;
     if found.len() > SAMPLES {
@@ -108,13 +112,19 @@ async fn agree(
 }
 
 /// How many match: exactly where the store counts them or few do.
-async fn how_many(found: usize, act: &DeadAct, store: &Letters) -> anyhow::Result<String> {
-    let exact = count(found as u64, "dead letter");
+async fn how_many(
+    found: usize,
+    act: &DeadAct,
+    noun: &str,
+    store: &Letters,
+) -> anyhow::Result<String> {
+    let exact = count(found as u64, noun);
     if found < COUNT_MAX as usize {
         return Ok(exact);
     }
     let filter = &act.filter;
-    if !act.ids.is_empty() || filter.topic.is_some() || filter.class.is_some() {
+    let is_retrying = noun != "dead letter";
+    if !act.ids.is_empty() || filter.topic.is_some() || filter.class.is_some() || is_retrying {
         return Ok(format!("at least {exact}"));
     }
     let mut all = 0;

@@ -53,11 +53,27 @@ impl Meant {
             ids: ids.to_vec(),
             topic: filter.topic.clone(),
             class: filter.class.clone(),
+            is_retrying: false,
         };
         Self {
             routes: filter.consumer.is_none().then(|| of(&filter.route)),
             consumers: filter.route.is_none().then(|| of(&filter.consumer)),
         }
+    }
+
+    /// The same filter, of messages that routes are still retrying.
+    pub(crate) fn retrying(filter: &Filter, ids: &[MessageId]) -> Self {
+        let mut meant = Self { consumers: None, ..Self::new(filter, ids) };
+        if let Some(routes) = &mut meant.routes {
+            routes.is_retrying = true;
+        }
+        meant
+    }
+
+    /// The word for what is meant.
+    pub(crate) fn noun(&self) -> &'static str {
+        let is_retrying = self.routes.as_ref().is_some_and(|filter| filter.is_retrying);
+        if is_retrying { "retrying message" } else { "dead letter" }
     }
 }
 

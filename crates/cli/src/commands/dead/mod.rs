@@ -2,6 +2,7 @@
 //! route or by a consumer.
 
 mod act;
+mod known;
 mod letters;
 mod view;
 
@@ -39,6 +40,12 @@ pub(crate) async fn run(
     let store = Letters { store: database.store(), inbox: database.inbox() };
     store.store.check().await?;
     match command {
+        DeadCommand::List(args) => known::check(&args.filter, &store, &config).await?,
+        DeadCommand::Show(_) => {}
+        DeadCommand::Redrive(args) => known::check(&args.act.filter, &store, &config).await?,
+        DeadCommand::Discard(args) => known::check(&args.act.filter, &store, &config).await?,
+    }
+    match command {
         DeadCommand::List(args) => list(args, &store, terminal).await,
         DeadCommand::Show(args) => show(args, &store, terminal).await,
         DeadCommand::Redrive(args) => act::redrive(args, &store, terminal).await,
@@ -52,7 +59,11 @@ async fn list(
     terminal: &mut Terminal<'_>,
 ) -> anyhow::Result<ExitCode> {
     // One more than wanted, to know whether there are more.
-    let mut found = store.find(&Meant::new(&args.filter, &[]), args.limit + 1).await?;
+    let meant = match args.retrying {
+        true => Meant::retrying(&args.filter, &[]),
+        false => Meant::new(&args.filter, &[]),
+    };
+    let mut found = store.find(&meant, args.limit + 1).await?;
     let is_more = found.len() > args.limit as usize;
     found.truncate(args.limit as usize);
     if args.json {
@@ -60,7 +71,7 @@ async fn list(
             terminal.json(&view::Row::new(parked))?;
         }
     } else if found.is_empty() {
-        terminal.note("no dead letter matches")?;
+        terminal.note(&format!("no {} matches", meant.noun()))?;
     } else {
         view::list(&found, terminal.out)?;
     }

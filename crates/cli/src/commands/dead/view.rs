@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use posthaste_core::ParkState;
 use serde::Serialize;
 
 use super::letters::Found;
@@ -89,7 +90,9 @@ impl<'a> Row<'a> {
 /// # Errors
 /// When the writer fails.
 pub(crate) fn list(letters: &[Found], out: &mut dyn Write) -> io::Result<()> {
-    let mut table = table(&["id", "route", "topic", "key", "attempts", "dead since", "error"]);
+    let is_retrying = letters.iter().any(|found| found.parked.state == ParkState::Retrying);
+    let since = if is_retrying { "retrying since" } else { "dead since" };
+    let mut table = table(&["id", "route", "topic", "key", "attempts", since, "error"]);
     for found in letters {
         let parked = &found.parked;
         table.add_row([
@@ -160,7 +163,7 @@ fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use posthaste_core::{Message, ParkState, ParkedView};
+    use posthaste_core::{Message, ParkedView};
 
     use super::*;
 
