@@ -20,6 +20,8 @@ enum Variant {
     Without,
     /// With a plain INSERT into the outbox.
     PlainInsert,
+    /// With `SELECT posthaste.enqueue(...)`.
+    Function,
     /// With `Outbox::enqueue`.
     Enqueue,
 }
@@ -45,6 +47,13 @@ async fn transaction(pool: &PgPool, variant: Variant, payload: &str) -> Result<(
             .bind(payload.as_bytes())
             .execute(&mut *tx)
             .await?;
+        }
+        Variant::Function => {
+            sqlx::query("SELECT posthaste.enqueue('movements', $1, $2)")
+                .bind(account.to_string())
+                .bind(payload)
+                .execute(&mut *tx)
+                .await?;
         }
         Variant::Enqueue => {
             Outbox::new().enqueue(&mut tx, Message::new("movements", account, payload)?).await?;
@@ -88,20 +97,24 @@ pub(crate) async fn run(server: &str, seconds: u64, rounds: usize) -> Result<()>
     let time = Duration::from_secs(seconds.div_ceil(2));
     let mut rows = Vec::new();
     for connections in [1, 8, 32] {
-        let variants = [Variant::Without, Variant::PlainInsert, Variant::Enqueue];
-        let mut rates = [const { Vec::new() }; 3];
+        let variants =
+            [Variant::Without, Variant::PlainInsert, Variant::Function, Variant::Enqueue];
+        let mut rates = [const { Vec::new() }; 4];
         for _ in 0..rounds {
             for (variant, rates) in variants.into_iter().zip(&mut rates) {
                 rates.push(rate(&pool, variant, connections, time).await?);
             }
         }
-        let [without, plain, enqueue] = rates.each_ref().map(|rates| report::median(rates));
+        let [without, plain, function, enqueue] =
+            rates.each_ref().map(|rates| report::median(rates));
         rows.push(vec![
             connections.to_string(),
             format!("{without:.0}"),
             format!("{plain:.0}"),
+            format!("{function:.0}"),
             format!("{enqueue:.0}"),
             format!("{:.2}", plain / without),
+            format!("{:.2}", function / plain),
             format!("{:.2}", enqueue / plain),
         ]);
     }
@@ -111,8 +124,10 @@ pub(crate) async fn run(server: &str, seconds: u64, rounds: usize) -> Result<()>
             "connections",
             "without",
             "+ plain INSERT",
+            "+ function",
             "+ enqueue",
             "INSERT / without",
+            "function / INSERT",
             "enqueue / INSERT",
         ],
         &rows,

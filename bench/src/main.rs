@@ -12,9 +12,11 @@ mod idle;
 mod inbox;
 mod latency;
 mod mysql;
+mod outage;
 mod process;
 mod report;
 mod services;
+mod stuck;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -65,10 +67,14 @@ enum What {
     Held,
     /// Draining 100 thousand and 10 million rows
     Size,
+    /// The first fetch after an outage, with up to 10 million messages waiting, or `--messages`
+    Outage,
     /// What enqueueing adds to a business transaction
     Enqueue,
     /// What an inbox costs a handler
     Inbox,
+    /// What handling costs above a floor that stands still, from 1,000 to 10 million messages
+    Stuck,
     /// What an idle relay costs
     Idle,
     /// From commit to broker at 200 messages a second
@@ -117,11 +123,17 @@ async fn main() -> Result<()> {
     if is(What::Size) {
         drain::size(server.url(), args.rounds).await?;
     }
+    if is(What::Outage) {
+        outage::run(server.url(), args.messages, args.rounds).await?;
+    }
     if is(What::Enqueue) {
         enqueue::run(server.url(), args.seconds, args.rounds).await?;
     }
     if is(What::Inbox) {
         inbox::run(server.url(), args.seconds, args.rounds).await?;
+    }
+    if is(What::Stuck) {
+        stuck::run(server.url()).await?;
     }
     if is(What::Idle) {
         idle::run(server.url(), args.seconds).await?;

@@ -1,4 +1,4 @@
-//! The load test of document 003 on the services: what `services-load` measures, printed, and its
+//! The load test of the services: what `services-load` measures, printed, and its
 //! thresholds enforced.
 
 use std::{env, time::Duration};
@@ -69,7 +69,7 @@ fn print(report: &Report, form: &str) {
         let working = scenario.ends() - scenario.starts;
         rows.push(row(&name, report.of(None, Some(index)), working));
     }
-    report::table(&format!("Load of document 003, {form}"), &columns, &rows);
+    report::table(&format!("Load of the services, {form}"), &columns, &rows);
     if report.settled.is_empty() && report.calls.contains(&Call::CreateTransaction) {
         println!("No transfer was settled before the start, so none was followed.\n");
     } else if !report.settled.is_empty() {

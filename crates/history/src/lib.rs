@@ -30,6 +30,8 @@ pub enum Cause {
     TakeOver,
     /// A person sent a dead letter again.
     Redrive,
+    /// The database went back in time.
+    Rewind,
     /// The broker itself delivered it again.
     Broker,
 }
@@ -43,6 +45,7 @@ impl Cause {
             Self::UnknownOutcome => "unknown-outcome",
             Self::TakeOver => "take-over",
             Self::Redrive => "redrive",
+            Self::Rewind => "rewind",
             Self::Broker => "broker",
         }
     }
@@ -81,6 +84,8 @@ struct Acts {
     acted: HashMap<MessageId, u32>,
     /// Given up by the consumer.
     set_aside: HashSet<MessageId>,
+    /// May take effect more than once.
+    may_repeat: HashSet<MessageId>,
 }
 
 #[derive(Clone, Debug)]
@@ -186,6 +191,25 @@ impl History {
         self.discarded.insert(id);
     }
 
+    /// The database went back in time, and messages that it does not keep are gone: they need not
+    /// arrive any more, and those that do need not keep their key's order. Nor does it remember what
+    /// was discarded, or sent: everything may arrive once more.
+    pub fn rewound(&mut self, keeps: impl Fn(MessageId) -> bool) {
+        let gone = self.sent.keys().copied().filter(|id| !keeps(*id));
+        self.set_aside.extend(gone);
+        self.discarded.clear();
+        for id in self.sent.keys() {
+            self.causes.entry(*id).or_default().push(Cause::Rewind);
+        }
+    }
+
+    /// Everything sent so far may take effect once more at this consumer: the database went back in
+    /// time, and sends what it has forgotten to have sent under another log's name.
+    pub fn consumer_may_repeat(&mut self, consumer: &str) {
+        let acts = self.consumers.entry(consumer.to_owned()).or_default();
+        acts.may_repeat.extend(self.sent.keys());
+    }
+
     /// A consumer that must act on everything that arrives, exactly once.
     pub fn consumer(&mut self, name: &str) {
         self.consumers.entry(name.to_owned()).or_default();
@@ -286,6 +310,7 @@ impl History {
             let missing = arrived.iter().copied().filter(is_missing);
             report.effects_missing.extend(effects(self.in_order(missing)));
             let repeated = acts.acted.iter().filter(|(_, times)| **times > 1);
+            let repeated = repeated.filter(|(id, _)| !acts.may_repeat.contains(id));
             let repeated = self.in_order(repeated.map(|(id, _)| *id));
             report.effects_repeated.extend(effects(repeated));
             let unasked = acts.acted.keys().copied().filter(|id| !arrived.contains(id));

@@ -1,7 +1,7 @@
-//! The load test of document 003, for both services: [`scenarios`] of virtual users who [`drive`] a
-//! server with a [`Script`], and the [`Report`] that says whether its thresholds were held.
+//! The load test of the transfers and users services: [`scenarios`] of virtual users who [`drive`]
+//! a server with a [`Script`], and the [`Report`] that says whether its thresholds were held.
 //!
-//! The users form a closed loop, as there: each waits for its answer and 10 ms more before it asks
+//! The users form a closed loop: each waits for its answer and 10 ms more before it asks
 //! again, so a server that is slow is asked less. What is timed is a whole call, from making the request
 //! to the end of the answer's body, the connection included where there is none yet.
 //!

@@ -91,7 +91,7 @@ impl Report {
         self.samples.iter().filter(|sample| !sample.is_good).count()
     }
 
-    /// The thresholds of the document: over all scenarios, as there.
+    /// The thresholds of the requirements, over all scenarios.
     #[must_use]
     pub fn thresholds(&self) -> Vec<Threshold> {
         let mut thresholds = vec![self.p90("http_req_duration", None)];

@@ -5,7 +5,7 @@ use std::{ops::Range, time::Duration};
 /// How long it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As in the document: 7 minutes and 22 seconds.
+    /// As the requirements say: 7 minutes and 22 seconds.
     Full,
     /// Every duration a tenth, and no pauses between scenarios: 38 seconds.
     Quick,

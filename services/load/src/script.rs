@@ -30,7 +30,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// As the document's metrics name it.
+    /// As the metrics of the requirements name it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

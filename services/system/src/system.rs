@@ -358,7 +358,8 @@ impl Launch<'_> {
 
     /// The services have no consumer of users' events: this one shows them.
     fn listener(&self) -> anyhow::Result<Process> {
-        let arguments = ["listen", "users", "--json", "--config", "users.toml"];
+        // Nobody else consumes these events here.
+        let arguments = ["listen", "users", "--json", "--as-receiver", "--config", "users.toml"];
         Process::start("users-events", &self.programs.posthaste, &arguments, &[], self.folder)
     }
 

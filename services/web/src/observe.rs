@@ -49,6 +49,7 @@ impl Metrics {
         };
         describe_counter!(names.requests.clone(), "requests answered");
         describe_histogram!(names.seconds.clone(), "time from a request's headers to its answer");
+        posthaste::describe_metrics();
         let process = metrics_process::Collector::default();
         process.describe();
         Ok(Self { prometheus, process, names: Arc::new(names) })

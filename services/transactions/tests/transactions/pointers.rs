@@ -1,23 +1,27 @@
-//! The pages that say which test shows which requirement of a document, and which defect of the original:
-//! nothing is missing, and every test they name is there.
+//! The pages that say which test shows which requirement of a service, and which defect of the
+//! original: nothing is missing, and every test they name is there.
 
 use std::{fs, path::Path};
 
-/// A document: its number, its sections of requirements from the first to the last, and its defects.
-type Document = (&'static str, &'static [(&'static str, u32, u32)], u32);
+/// A page: its name, its sections of requirements from the first to the last, and the prefix and
+/// the number of its defects.
+type Page = (&'static str, &'static [(&'static str, u32, u32)], (&'static str, u32));
 
-const DOCUMENTS: [Document; 2] = [
-    ("000", &[("R7", 1, 11)], 17),
-    ("003", &[("R1", 1, 19), ("R2", 1, 13), ("R3", 0, 0), ("R4", 1, 8), ("R5", 1, 3)], 44),
+const PAGES: [Page; 2] = [
+    ("requirements-articles", &[("R7", 1, 11)], ("D0", 17)),
+    (
+        "requirements-transfers",
+        &[("R1", 1, 19), ("R2", 1, 13), ("R3", 0, 0), ("R4", 1, 8), ("R5", 1, 3)],
+        ("D3", 44),
+    ),
 ];
 
 /// Every requirement, then every defect.
-fn numbers((document, sections, defects): Document) -> Vec<String> {
+fn numbers((_, sections, (prefix, defects)): Page) -> Vec<String> {
     let requirements = sections.iter().flat_map(|(section, first, last)| {
         (*first..=*last).map(move |number| format!("{section}.{number:02}"))
     });
-    let digit = document.trim_start_matches("00");
-    requirements.chain((1..=defects).map(|number| format!("D{digit}-{number:02}"))).collect()
+    requirements.chain((1..=defects).map(|number| format!("{prefix}-{number:02}"))).collect()
 }
 
 /// Whether a source has a test of that name: a function, or what a macro runs on each database.
@@ -32,10 +36,9 @@ fn has(source: &str, name: &str) -> bool {
 #[test]
 fn every_requirement_and_every_defect_is_pointed_to_a_test_that_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for document in DOCUMENTS {
-        let page = format!("docs/reference/document-{}.md", document.0);
-        let page = fs::read_to_string(root.join(page)).unwrap();
-        assert_eq!(pointed_to(&root, &page, &numbers(document)), numbers(document));
+    for page in PAGES {
+        let text = fs::read_to_string(root.join(format!("docs/reference/{}.md", page.0))).unwrap();
+        assert_eq!(pointed_to(&root, &text, &numbers(page)), numbers(page));
     }
 }
 
