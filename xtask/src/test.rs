@@ -24,7 +24,8 @@ pub(crate) fn run(extra: &[String]) -> anyhow::Result<ExitCode> {
     } else {
         cargo_test(extra, &environment)?
     };
-    let ended = servers.iter().filter_map(|(_, server)| server.ensure_running().err());
+    let checks = servers.iter().map(|(_, server)| server.ensure_running());
+    let ended = checks.chain([postgres.ensure_running()]).filter_map(Result::err);
     let ended = ended.inspect(|error| println!("{error:#}")).count();
     Ok(exit_code(is_fine && ended == 0))
 }
