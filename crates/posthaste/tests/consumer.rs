@@ -19,6 +19,7 @@ use posthaste::{
 };
 use posthaste_broker_memory::{MemoryBroker, Script};
 use posthaste_core::{Failure, Outcome, ParkedFilter};
+use posthaste_fixtures::eventually;
 use sqlx::{Sqlite, SqliteConnection, SqlitePool};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -282,14 +283,12 @@ async fn r8_04_poison_becomes_dead_letters_and_a_redriven_one_takes_effect_once(
     for cured in [false, true] {
         is_cured.store(cured, SeqCst);
         assert_eq!(store.redrive_letters(&first, "ann").await.unwrap(), 1);
-        loop {
+        eventually("handling of the redriven letter", async || {
             let dead = store.letters(&first, 1).await.unwrap();
             let due = store.due_letters("c", 1).await.unwrap();
-            if due.is_empty() && dead.is_empty() == cured {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+            (due.is_empty() && dead.is_empty() == cured).then_some(())
+        })
+        .await;
     }
     assert_eq!(bed.effects().await, ["k=1", "k=6", "k=2"]);
     running.shutdown().await.unwrap();
@@ -506,11 +505,6 @@ fn number_in(message: &Message) -> i64 {
 }
 
 async fn wait_for_effects(bed: &Bed, count: usize) {
-    let waiting = async {
-        while bed.effects().await.len() < count {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let waited = tokio::time::timeout(LONG, waiting).await;
-    assert!(waited.is_ok(), "{count} effects in time: {}", bed.effects().await.len());
+    let what = format!("{count} effects");
+    eventually(&what, async || (bed.effects().await.len() >= count).then_some(())).await;
 }

@@ -9,10 +9,9 @@ use posthaste::{
     sqlite::{Inbox, Outbox, SqliteStore},
 };
 use posthaste_core::InboxStore;
-use posthaste_fixtures::{Kind, server};
+use posthaste_fixtures::{Kind, eventually, server};
 use sqlx::{Sqlite, SqliteConnection, SqlitePool};
 
-const LONG: Duration = Duration::from_secs(60);
 const MESSAGES: i64 = 60;
 
 fn subscription(topic: &str) -> Subscription {
@@ -65,13 +64,8 @@ async fn effects(pool: &SqlitePool) -> Vec<i64> {
 }
 
 async fn until_effects(pool: &SqlitePool, count: i64) {
-    let waiting = async {
-        while (effects(pool).await.len() as i64) < count {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let waited = tokio::time::timeout(LONG, waiting).await;
-    assert!(waited.is_ok(), "{count} effects in time, not {:?}", effects(pool).await);
+    let what = format!("{count} effects");
+    eventually(&what, async || (effects(pool).await.len() as i64 >= count).then_some(())).await;
 }
 
 /// `subscribe` makes a subscriber of one name, `broker` what a relay sends to.

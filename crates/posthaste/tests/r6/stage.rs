@@ -10,7 +10,7 @@ use std::{
 use posthaste::{
     Incoming, Message, MessageId, Sharing, Start, Subscriber, Subscription, kafka, mysql::Outbox,
 };
-use posthaste_fixtures::{Kind, Options, Server, server};
+use posthaste_fixtures::{Kind, Options, Server, eventually, server};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, MySqlPool};
 
 /// Long enough for anything that should happen at all, on a machine that is busy.
@@ -98,14 +98,8 @@ impl Stage {
 
     /// Waits until a statement returns this number.
     pub(crate) async fn until(&self, sql: &'static str, wanted: i64) {
-        let wait = async {
-            while self.number(sql).await != wanted {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-            panic!("{sql} is {}, not {wanted}, after {PATIENCE:?}", self.number(sql).await);
-        }
+        let what = format!("{wanted} from {sql}");
+        eventually(&what, async || (self.number(sql).await == wanted).then_some(())).await;
     }
 }
 

@@ -1,16 +1,14 @@
 //! What goes wrong in and around a consumer, and what it tells.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
 };
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use posthaste::{Database, HandlerError, InboxStore, Message, sqlite::Inbox};
 use posthaste_core::ParkedFilter;
+use posthaste_fixtures::{PATIENCE, eventually};
 use sqlx::Sqlite;
 
 use crate::{
@@ -159,21 +157,14 @@ fn the_age_of_the_oldest_id_is_told() {
         sqlx::query(age).execute(&bed.pool).await.unwrap();
         // It looks when it starts.
         let second = start();
-        let told = async {
-            loop {
-                let text = scrape.render();
-                let name = "posthaste_inbox_oldest_id_age_seconds{consumer=\"c\"} ";
-                let value = text.lines().find_map(|line| line.strip_prefix(name));
-                if let Some(value) = value.and_then(|text| text.parse::<f64>().ok())
-                    && value >= 3600.0
-                {
-                    return value;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let told = tokio::time::timeout(LONG, told).await.expect("it is told");
-        assert!(told < 3600.0 + LONG.as_secs_f64() * 2.0, "{told}");
+        let name = "posthaste_inbox_oldest_id_age_seconds{consumer=\"c\"} ";
+        let told = eventually("age of the oldest id", async || {
+            let text = scrape.render();
+            let value = text.lines().find_map(|line| line.strip_prefix(name));
+            value.and_then(|text| text.parse::<f64>().ok()).filter(|value| *value >= 3600.0)
+        })
+        .await;
+        assert!(told < 3600.0 + PATIENCE.as_secs_f64() * 2.0, "{told}");
         second.shutdown().await.unwrap();
     };
     metrics::with_local_recorder(&recorder, || runtime.block_on(run));
