@@ -555,13 +555,22 @@ impl Supervisor {
     }
 
     /// Stops every shard, waits for all of them, and says goodbye. A lease that is granted meanwhile
-    /// is given back.
+    /// is given back. Calls that take longer than [`Settings::drain`] are left to the store: a
+    /// registration may read the whole log, and a lease granted later runs out by itself.
     async fn stop_all(&mut self) {
+        let clock = self.context.clock.clone();
+        let drained_at = clock.elapsed() + self.context.settings.drain;
         for stop in self.slots.iter().flat_map(|slot| slot.held.values()) {
             stop.cancel();
         }
         while self.tasks.join_next().await.is_some() {}
-        while let Some(event) = self.calls.next().await {
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = self.calls.next() => event,
+                () = clock.sleep(drained_at.saturating_sub(clock.elapsed())) => None,
+            };
+            let Some(event) = event else { break };
             if let Event::Route(_, Answer::Acquired { result: Ok(Some(grant)), .. }) = event
                 && let Err(error) = self.context.store.release(&grant.lease).await
             {

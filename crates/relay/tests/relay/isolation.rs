@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::Bench;
 
-/// How long a call waits for a locked row.
+/// How long a call waits for a locked row, unless a test says otherwise.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A store in which somebody may lock the rows of route `a`: calls that need one fail after a while.
@@ -29,11 +29,14 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 struct Locked {
     inner: MemoryStore,
     is_locked: Arc<AtomicBool>,
+    /// How long a call waits for a locked row.
+    timeout: Duration,
 }
 
 impl Locked {
     fn new(bench: &Bench) -> Self {
-        Self { inner: bench.store.clone(), is_locked: Arc::new(AtomicBool::new(true)) }
+        let is_locked = Arc::new(AtomicBool::new(true));
+        Self { inner: bench.store.clone(), is_locked, timeout: LOCK_TIMEOUT }
     }
 
     fn unlock(&self) {
@@ -44,7 +47,7 @@ impl Locked {
         if route != "a" || !self.is_locked.load(Ordering::Relaxed) {
             return Ok(());
         }
-        tokio::time::sleep(LOCK_TIMEOUT).await;
+        tokio::time::sleep(self.timeout).await;
         Err(StoreError::new(StoreErrorKind::Unavailable, operation, "somebody has the lock"))
     }
 }
@@ -251,4 +254,24 @@ async fn a_shard_whose_settlement_hangs_shows_it_and_goes_on_after() {
     bench.until("it is past", |_| handle.health().routes[0].state == RouteState::Running).await;
     stop.cancel();
     task.await.unwrap().unwrap();
+}
+
+/// A registration that widens topics reads the log, which may take minutes.
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_long_registration() {
+    let bench = Bench::new(MemoryBroker::new());
+    let store = Locked { timeout: Duration::from_secs(600), ..Locked::new(&bench) };
+    enqueue(&bench, "b", 1);
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(relay(&bench, &store).run(stop.clone()));
+    bench.broker.wait_for(1).await;
+    bench.until("b is settled", |status| status.routes.iter().all(|it| it.pending == 0)).await;
+    let stopped_at = bench.clock.elapsed();
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    let took = bench.clock.elapsed() - stopped_at;
+    assert!(took <= Settings::default().drain, "{took:?}");
+    let status = bench.store.status().await.unwrap();
+    assert!(status.relays.is_empty(), "the relay said goodbye: {status:?}");
+    assert!(status.routes[0].leases.iter().all(|lease| lease.relay.is_none()), "{status:?}");
 }
