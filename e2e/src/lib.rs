@@ -11,6 +11,7 @@
 //! | `arrivals.rs` | reading what arrived |
 //! | `ledger.rs` | what writers did, and the verdict |
 //! | `load.rs` | hostile writers on PostgreSQL |
+//! | `marked.rs` | messages that tell when they were committed, on any database |
 //!
 //! Other tests break everything around the program, on any database and any broker:
 //!
@@ -28,6 +29,7 @@ mod database;
 mod fault;
 mod ledger;
 mod load;
+mod marked;
 mod program;
 mod shop;
 mod stage;
@@ -44,6 +46,7 @@ pub use database::{Database, Store};
 pub use fault::{Act, Fault, Link, Plan, Point, Step};
 pub use ledger::{Disturbance, Fate, Ledger};
 pub use load::Load;
+pub use marked::{assert_marked_order, count_marked, enqueue_marked};
 pub use program::{Ended, Running};
 pub use shop::Shop;
 pub use stage::{Stage, execute};
@@ -65,19 +68,24 @@ pub fn blocking<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// The `host:port` of a URL.
-fn address(url: &str) -> &str {
+#[must_use]
+pub fn address(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or(rest);
     authority.rsplit('@').next().unwrap_or(authority)
 }
 
 /// The URL of what is behind a proxy.
-fn behind(url: &str, proxy: &Proxy) -> String {
+#[must_use]
+pub fn behind(url: &str, proxy: &Proxy) -> String {
     url.replacen(address(url), &proxy.address().to_string(), 1)
 }
 
-/// Runs a statement on a MariaDB.
-async fn mysql(url: &str, sql: &str) -> anyhow::Result<()> {
+/// Runs statements on a MariaDB.
+///
+/// # Errors
+/// When there is none, or it refuses.
+pub async fn mysql(url: &str, sql: &str) -> anyhow::Result<()> {
     let mut connection = MySqlConnection::connect(url).await.context("no MariaDB")?;
     // Not user input: tests write it.
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await?;

@@ -9,10 +9,10 @@ use std::{
 
 use posthaste_fixtures::fresh_database;
 use serde_json::Value;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection, postgres::PgConnectOptions};
 use tempfile::TempDir;
 
-use crate::{Arrivals, Ended, Running, program::program};
+use crate::{Arrivals, Ended, Running, mysql, program::program};
 
 /// What a test starts from; `{...}` is filled in.
 const CONFIG: &str = r#"
@@ -175,11 +175,25 @@ impl Stage {
     }
 }
 
-/// Runs SQL in a database.
+/// Runs SQL in the database of the URL, whichever it is.
 ///
 /// # Panics
-/// When the server refuses.
+/// When the database refuses.
 pub async fn execute(url: &str, sql: &str) {
+    match url.split(':').next() {
+        Some("mysql") => mysql(url, sql).await.expect("the server takes it"),
+        Some("sqlite") => {
+            let mut file = SqliteConnection::connect(url).await.expect("the file is there");
+            // Not user input: tests write it.
+            let done = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut file).await;
+            done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            file.close().await.expect("the file can be closed");
+        }
+        _ => execute_postgres(url, sql).await,
+    }
+}
+
+async fn execute_postgres(url: &str, sql: &str) {
     // A pooler may sit in between, and refuses what the driver says about numbers.
     let options: PgConnectOptions = url.parse().expect("the URL is right");
     let options = options.extra_float_digits(None);

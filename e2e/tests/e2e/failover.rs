@@ -2,11 +2,14 @@
 //! with the old primary; what commits on the new one must arrive, though its seqs and transaction ids
 //! have been handed out once before.
 
-use std::collections::BTreeMap;
-
-use posthaste_e2e::{Arrival, Arrivals, Running, Stage, blocking, eventually, execute};
+use posthaste_e2e::{
+    Arrival, Arrivals, Running, Stage, address, assert_marked_order, behind, blocking,
+    count_marked, enqueue_marked, eventually, execute,
+};
 use posthaste_fixtures::{Durability, PgBouncer, Postgres, Proxy};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::receiver::Receiver;
 
 /// Messages before the standby is cut off, after it, and on the new primary.
 const BEFORE: usize = 100;
@@ -42,10 +45,6 @@ struct Pair {
     on_standby: String,
 }
 
-fn address(url: &str) -> &str {
-    url.split(['@', '/']).nth(3).expect("the URL has an address")
-}
-
 async fn ask(url: &str, sql: &'static str) -> Option<String> {
     let mut connection = PgConnection::connect(url).await.ok()?;
     let answer = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_optional(&mut connection).await;
@@ -54,28 +53,18 @@ async fn ask(url: &str, sql: &'static str) -> Option<String> {
 
 impl Pair {
     async fn start(shards: u16) -> Self {
-        let primary = blocking(|| Postgres::private(Durability::Durable)).expect("a PostgreSQL");
+        // What `pg_rewind` needs; nobody else notices.
+        let options = "-c wal_log_hints=on -c wal_keep_size=256MB";
+        let primary = blocking(|| Postgres::private_with(Durability::Durable, options));
+        let primary = primary.expect("a PostgreSQL");
         let mut stage = Stage::migrated(primary.url()).await;
         let on_primary = stage.url().to_owned();
         let standby = blocking(|| primary.standby()).expect("a standby");
         let on_standby = on_primary.replacen(address(primary.url()), address(standby.url()), 1);
         let proxy = Proxy::start(address(primary.url())).await.expect("a free port");
-        let moving = proxy.address().to_string();
-        stage.connect_to(&on_primary.replacen(address(primary.url()), &moving, 1));
+        stage.connect_to(&behind(&on_primary, &proxy));
         stage.configure(|config| format!("{config}shards = {shards}\n"));
         Self { primary, standby, proxy, stage, on_primary, on_standby }
-    }
-
-    /// Commits messages in transactions of ten, over ten keys.
-    async fn enqueue(url: &str, word: &str, count: usize) {
-        for first in (0..count).step_by(10) {
-            let sql = format!(
-                "INSERT INTO posthaste.outbox (topic, key, payload)
-                 SELECT 'orders', 'key-' || n % 10, convert_to('{word} ' || n, 'UTF8')
-                 FROM generate_series({first}, {first} + 9) AS n"
-            );
-            execute(url, &sql).await;
-        }
     }
 
     async fn make_synchronous(&self) {
@@ -90,19 +79,7 @@ impl Pair {
 
     /// The standby has everything so far, and gets nothing more.
     async fn cut_standby_off(&self) {
-        let now = ask(&self.on_primary, "SELECT pg_current_wal_lsn()::text")
-            .await
-            .expect("the primary answers");
-        eventually("standby that caught up", async || {
-            let at = ask(&self.on_standby, "SELECT pg_last_wal_replay_lsn()::text").await?;
-            let lsn = |text: &str| {
-                let (high, low) = text.split_once('/').expect("an LSN");
-                let part = |hex| u64::from_str_radix(hex, 16).expect("hexadecimal");
-                (part(high), part(low))
-            };
-            (lsn(&at) >= lsn(&now)).then_some(())
-        })
-        .await;
+        caught_up(&self.on_primary, &self.on_standby).await;
         execute(&self.on_standby, "ALTER SYSTEM SET primary_conninfo = ''").await;
         execute(&self.on_standby, "SELECT pg_reload_conf()").await;
         eventually("standby without a connection", async || {
@@ -122,23 +99,19 @@ impl Pair {
     }
 }
 
-fn count(all: &[Arrival], word: &str) -> usize {
-    let ids = all.iter().filter(|it| it.payload.as_ref().is_some_and(|it| it.starts_with(word)));
-    ids.map(|arrival| arrival.id).collect::<std::collections::HashSet<_>>().len()
-}
-
-/// Per key, first deliveries of what was committed under this word are in the order of commits.
-fn assert_ordered(all: &[Arrival], word: &str) {
-    let mut seen = std::collections::HashSet::new();
-    let mut last: BTreeMap<String, usize> = BTreeMap::new();
-    for arrival in all.iter().filter(|arrival| seen.insert(arrival.id)) {
-        let payload = arrival.payload.as_deref().unwrap_or_default();
-        let Some(number) = payload.strip_prefix(word) else { continue };
-        let number: usize = number.trim().parse().expect("a number");
-        let key = arrival.key.clone().expect("a key");
-        let before = last.insert(key.clone(), number);
-        assert!(before.is_none_or(|before| before < number), "{key}: {before:?} then {number}");
-    }
+/// Waits until a standby has everything that its primary has now.
+async fn caught_up(primary: &str, standby: &str) {
+    let now = ask(primary, "SELECT pg_current_wal_lsn()::text").await.expect("it answers");
+    eventually("standby that caught up", async || {
+        let at = ask(standby, "SELECT pg_last_wal_replay_lsn()::text").await?;
+        let lsn = |text: &str| {
+            let (high, low) = text.split_once('/').expect("an LSN");
+            let part = |hex| u64::from_str_radix(hex, 16).expect("hexadecimal");
+            (part(high), part(low))
+        };
+        (lsn(&at) >= lsn(&now)).then_some(())
+    })
+    .await;
 }
 
 async fn fails_over(standby: Standby, relay_comes: Relay, shards: u16) {
@@ -149,7 +122,7 @@ async fn fails_over(standby: Standby, relay_comes: Relay, shards: u16) {
     let relay = pair.stage.relay("one");
     let arrivals = run(&mut pair, &relay, standby, relay_comes).await;
     tells(&pair, &relay, standby).await;
-    assert_ordered(&arrivals, "after");
+    assert_marked_order(&arrivals, "after");
     assert_eq!(relay.stop().await, 0);
 }
 
@@ -160,20 +133,21 @@ async fn run(
     relay_comes: Relay,
 ) -> Vec<Arrival> {
     let mut arrivals: Arrivals = pair.stage.arrivals();
-    Pair::enqueue(&pair.on_primary, "before", BEFORE).await;
-    arrivals.wait("first messages", |all| count(all, "before") == BEFORE).await;
+    enqueue_marked(&pair.on_primary, "before", BEFORE).await;
+    arrivals.wait("first messages", |all| count_marked(all, "before") == BEFORE).await;
     if standby == Standby::Lags {
         pair.cut_standby_off().await;
     }
-    Pair::enqueue(&pair.on_primary, "lost", LOST).await;
-    arrivals.wait("messages of the old primary", |all| count(all, "lost") == LOST).await;
+    enqueue_marked(&pair.on_primary, "lost", LOST).await;
+    arrivals.wait("messages of the old primary", |all| count_marked(all, "lost") == LOST).await;
     if relay_comes == Relay::Late {
         relay.signal("STOP");
     }
     pair.fail_over().await;
-    Pair::enqueue(&pair.on_standby, "after", AFTER).await;
+    enqueue_marked(&pair.on_standby, "after", AFTER).await;
     relay.signal("CONT");
-    let done = arrivals.wait("messages of the new primary", |all| count(all, "after") == AFTER);
+    let done =
+        arrivals.wait("messages of the new primary", |all| count_marked(all, "after") == AFTER);
     done.await.to_vec()
 }
 
@@ -219,6 +193,85 @@ async fn a_standby_is_promoted_behind_a_pooler() {
     let relay = pair.stage.relay("one");
     let arrivals = run(&mut pair, &relay, Standby::Lags, Relay::Late).await;
     tells(&pair, &relay, Standby::Lags).await;
-    assert_ordered(&arrivals, "after");
+    assert_marked_order(&arrivals, "after");
+    assert_eq!(relay.stop().await, 0);
+}
+
+/// The old primary is rewound to follow the new one, and takes over again.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_old_primary_is_rewound_and_promoted_again() {
+    let mut pair = Pair::start(1).await;
+    let relay = pair.stage.relay("one");
+    run(&mut pair, &relay, Standby::Lags, Relay::AtOnce).await;
+    // Its control file tells of the new timeline only from the first checkpoint on.
+    execute(&pair.on_standby, "CHECKPOINT").await;
+    blocking(|| pair.primary.rewind_to(&pair.standby)).expect("the old primary follows");
+    caught_up(&pair.on_standby, &pair.on_primary).await;
+    blocking(|| pair.standby.kill()).expect("the new primary runs");
+    execute(&pair.on_primary, "SELECT pg_promote()").await;
+    pair.proxy.retarget(address(pair.primary.url()));
+    pair.proxy.reset();
+    enqueue_marked(&pair.on_primary, "again", AFTER).await;
+    let mut arrivals = pair.stage.arrivals();
+    let all =
+        arrivals.wait("messages of the rewound server", |all| count_marked(all, "again") == AFTER);
+    let all = all.await;
+    assert_marked_order(all, "again");
+    assert_marked_order(all, "after");
+    assert_eq!(relay.stop().await, 0);
+}
+
+/// A message that was parked before the standby was cut off is tried again on the new primary, ahead of
+/// those of its key that wait behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parked_message_survives_the_promotion_of_a_standby() {
+    let pair = Pair::start(1).await;
+    let receiver = Receiver::start().await;
+    let broker = format!(
+        "url = \"{}\"\nallow_private = true\nsecrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]",
+        receiver.url()
+    );
+    pair.stage.configure(|config| {
+        let config = config.replace("url = \"stdout:\"", &broker);
+        format!(
+            "{config}\n[route.retry]\ninitial = \"100ms\"\nmax = \"100ms\"\nattempts = 100000\n"
+        )
+    });
+    let relay = pair.stage.relay("one");
+    let insert = |key: &str, body: &str| {
+        format!(
+            "INSERT INTO posthaste.outbox (topic, key, payload) VALUES ('orders', '{key}', '{body}')"
+        )
+    };
+    execute(&pair.on_primary, &insert("a", "poison")).await;
+    execute(&pair.on_primary, &insert("a", "behind it")).await;
+    execute(&pair.on_primary, &insert("b", "other")).await;
+    receiver.wait_for("other").await;
+    let retrying = async |count: i64| {
+        eventually("parked messages", async || {
+            (pair.stage.status()["routes"][0]["retrying"] == count).then_some(())
+        })
+        .await;
+    };
+    retrying(2).await;
+    pair.cut_standby_off().await;
+    for n in 0..LOST {
+        execute(&pair.on_primary, &insert("c", &format!("lost {n}"))).await;
+    }
+    receiver.wait_for(&format!("lost {}", LOST - 1)).await;
+    pair.fail_over().await;
+    execute(&pair.on_standby, &insert("a", "later")).await;
+    execute(&pair.on_standby, &insert("c", "after")).await;
+    receiver.wait_for("after").await;
+    // All of the key still wait for the first.
+    retrying(3).await;
+    receiver.accept_all();
+    receiver.wait_for("later").await;
+    let taken = receiver.taken();
+    let mut of_key: Vec<&str> = taken.iter().map(String::as_str).collect();
+    of_key.retain(|body| ["poison", "behind it", "later"].contains(body));
+    of_key.dedup();
+    assert_eq!(of_key, ["poison", "behind it", "later"], "{taken:?}");
+    retrying(0).await;
     assert_eq!(relay.stop().await, 0);
 }
