@@ -462,13 +462,29 @@ impl Context {
     }
 }
 
-/// The first offset of a partition, and the one behind its last.
+/// The first offset of a partition, and the one behind its last. A partition that is new, or that moves
+/// to another server, has no leader for a moment, which is waited for.
 fn ends(
     consumer: &BaseConsumer<Context>,
     (topic, partition): &Place,
 ) -> Result<(i64, i64), BrokerError> {
-    let ends = consumer.fetch_watermarks(topic, *partition, POSITIONS);
-    ends.map_err(|error| failed("the ends of a partition cannot be looked up", error))
+    let deadline = Instant::now() + POSITIONS;
+    loop {
+        match consumer.fetch_watermarks(topic, *partition, POSITIONS) {
+            Err(error) if has_no_leader(&error) && Instant::now() < deadline => {
+                thread::park_timeout(LOOK);
+            }
+            ends => {
+                return ends
+                    .map_err(|error| failed("the ends of a partition cannot be looked up", error));
+            }
+        }
+    }
+}
+
+fn has_no_leader(error: &KafkaError) -> bool {
+    let codes = [Code::NotLeaderForPartition, Code::LeaderNotAvailable];
+    error.rdkafka_error_code().is_some_and(|code| codes.contains(&code))
 }
 
 fn places(list: &TopicPartitionList) -> Vec<Place> {

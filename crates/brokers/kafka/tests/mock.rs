@@ -221,3 +221,24 @@ async fn a_position_that_cannot_be_looked_up_skips_nothing() {
         assert_eq!(&*received, b"after", "{error:?}");
     }
 }
+
+/// A partition has no leader for a moment after its topic was made, and when it moves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscriber_waits_for_the_leader_of_a_partition() {
+    let mock = Mock::new();
+    let (broker, config) = (broker(&mock.url), Config::new(&mock.url));
+    assert_eq!(publish_one(&broker, "orders", DEADLINE).await, Outcome::Acked);
+    let subscription = Subscription {
+        name: Some("group".to_owned()),
+        topics: vec!["orders".parse().unwrap()],
+        start: Start::New,
+        sharing: Sharing::Competing,
+    };
+    let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION;
+    mock.cluster.request_errors(RDKafkaApiKey::ListOffsets, &[error; 5]);
+    let mut subscriber = subscribe(&config, &subscription).await.expect("it waits");
+    let after = keyed("orders", "key", "after");
+    assert_eq!(broker.publish(&[after], DEADLINE).await, [Outcome::Acked]);
+    let received = tokio::time::timeout(PATIENCE, subscriber.receive()).await;
+    assert_eq!(&*received.expect("in time").expect("a message").message.payload, b"after");
+}
