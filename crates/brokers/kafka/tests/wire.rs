@@ -7,13 +7,23 @@ use std::process::{Command, Stdio};
 use common::{DEADLINE, create, delivery, servers, url};
 use posthaste_broker_kafka::{Compression, Config, KafkaBroker};
 use posthaste_core::{Broker, Message, Outcome};
+use posthaste_fixtures::eventually;
 use posthaste_wire::{Profile, Wire};
 use serde_json::Value;
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// Runs kcat on everything in a topic.
+/// What kcat prints of everything in a topic that has a message. A look can end before the message was
+/// fetched, where the server is slow to tell the leader of a new partition.
 async fn kcat(url: &str, topic: &str, format: &[&str]) -> Vec<u8> {
+    eventually("message", async || {
+        let printed = kcat_once(url, topic, format).await;
+        (!printed.is_empty()).then_some(printed)
+    })
+    .await
+}
+
+async fn kcat_once(url: &str, topic: &str, format: &[&str]) -> Vec<u8> {
     let mut command = Command::new("kcat");
     command.args(["-C", "-q", "-e", "-o", "beginning", "-b", &servers(url), "-t", topic]);
     command.args(format).stdin(Stdio::null());
