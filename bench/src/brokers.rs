@@ -207,7 +207,7 @@ async fn relay(url: &str, messages: i64, broker: Arc<dyn Broker>) -> Result<f64>
 
 async fn outbox(pool: &PgPool, messages: i64, key: &'static str) -> Result<()> {
     let statement = format!(
-        "INSERT INTO posthaste.outbox (topic, key, payload)
+        "INSERT INTO posthaste.outbox (topic, key, payload_binary)
          SELECT '{TOPIC}', {key}, decode(repeat('ab', {PAYLOAD_BYTES}), 'hex')
          FROM generate_series(1, {messages}) n"
     );

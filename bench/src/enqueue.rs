@@ -44,7 +44,7 @@ async fn transaction(pool: &PgPool, variant: Variant, payload: &str) -> Result<(
                 "INSERT INTO posthaste.outbox (topic, key, payload) VALUES ('movements', $1, $2)",
             )
             .bind(account.to_string())
-            .bind(payload.as_bytes())
+            .bind(payload)
             .execute(&mut *tx)
             .await?;
         }

@@ -16,7 +16,7 @@ pub(crate) async fn database(server: &str) -> Result<(String, PgPool)> {
 pub(crate) async fn outbox(pool: &PgPool, messages: i64) -> Result<()> {
     for _ in 0..messages / 1000 {
         pool.execute(
-            "INSERT INTO posthaste.outbox (topic, key, payload)
+            "INSERT INTO posthaste.outbox (topic, key, payload_binary)
              SELECT 'orders', 'customer-' || n, decode(repeat('ab', 256), 'hex') FROM generate_series(1, 1000) n",
         )
         .await?;

@@ -224,7 +224,8 @@ pub(crate) async fn insert(
     message: &Message,
 ) -> Result<(), sqlx::Error> {
     let MessageId(id) = message.id;
-    let sql = "INSERT INTO posthaste.outbox (id, topic, key, payload) VALUES ($1, $2, $3, $4)";
+    let sql =
+        "INSERT INTO posthaste.outbox (id, topic, key, payload_binary) VALUES ($1, $2, $3, $4)";
     sqlx::query(sql)
         .bind(id)
         .bind(&message.topic)

@@ -13,7 +13,7 @@ const FEW: usize = 1000;
 const PEAK_KIB_MAX: u64 = 96 * 1024;
 
 const INSERT: &str = "INSERT INTO posthaste.outbox (topic, key, payload)
-    SELECT 'orders', $1 || n % 100, convert_to(repeat('x', 1000), 'UTF8')
+    SELECT 'orders', $1 || n % 100, repeat('x', 1000)
     FROM generate_series(1, $2) AS n";
 
 async fn insert(connection: &mut PgConnection, key: &str, count: usize) {

@@ -28,7 +28,7 @@ async fn everything_works_through_a_pooler_in_transaction_mode() {
     stage.run(&send).ok();
     // What an application that knows nothing of us does, through the same pooler.
     let insert = "INSERT INTO posthaste.outbox (topic, key, payload)
-        SELECT 'orders', 'key-' || n % 10, n::text::bytea FROM generate_series(1, 1000) AS n";
+        SELECT 'orders', 'key-' || n % 10, n::text FROM generate_series(1, 1000) AS n";
     execute(&url, insert).await;
     let all = arrivals.wait("last of 1500 messages", |all| all.len() >= 1500).await;
     assert_eq!(all.len(), 1500, "nothing came twice");

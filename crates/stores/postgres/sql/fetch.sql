@@ -114,8 +114,14 @@ SELECT
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
-        CASE WHEN octet_length(payload) <= $5 THEN payload END,
-        CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
+        CASE
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= $5
+                THEN coalesce(payload_binary, convert_to(payload, 'UTF8'))
+        END,
+        CASE
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > $5
+                THEN coalesce(octet_length(payload_binary), octet_length(payload))
+        END,
         headers::text, content_type,
         created_at,
         NULL, NULL, NULL, NULL, NULL, NULL
@@ -126,8 +132,14 @@ UNION ALL (
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
-        CASE WHEN octet_length(payload) <= $5 THEN payload END,
-        CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
+        CASE
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= $5
+                THEN coalesce(payload_binary, convert_to(payload, 'UTF8'))
+        END,
+        CASE
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > $5
+                THEN coalesce(octet_length(payload_binary), octet_length(payload))
+        END,
         headers::text, content_type,
         created_at,
         NULL, NULL, NULL, NULL, NULL, NULL

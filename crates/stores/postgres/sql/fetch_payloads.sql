@@ -1,6 +1,6 @@
 -- fetch_payloads: the payloads that fetch left out because they are large.
 -- Concurrency: takes no lock. A row that retention removed meanwhile is simply not there.
 -- Index: outbox_pkey.
-SELECT seq, payload
+SELECT seq, coalesce(payload_binary, convert_to(payload, 'UTF8'))
 FROM posthaste.outbox
 WHERE seq = ANY ($1)

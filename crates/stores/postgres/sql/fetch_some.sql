@@ -126,8 +126,14 @@ SELECT
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
-        CASE WHEN octet_length(payload) <= $5 THEN payload END,
-        CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
+        CASE
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= $5
+                THEN coalesce(payload_binary, convert_to(payload, 'UTF8'))
+        END,
+        CASE
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > $5
+                THEN coalesce(octet_length(payload_binary), octet_length(payload))
+        END,
         headers::text, content_type,
         created_at,
         NULL, NULL, NULL, NULL, NULL, NULL
@@ -143,13 +149,21 @@ UNION ALL (
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
-        CASE WHEN octet_length(payload) <= $5 THEN payload END,
-        CASE WHEN octet_length(payload) > $5 THEN octet_length(payload) END,
+        CASE
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= $5
+                THEN coalesce(payload_binary, convert_to(payload, 'UTF8'))
+        END,
+        CASE
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > $5
+                THEN coalesce(octet_length(payload_binary), octet_length(payload))
+        END,
         headers::text, content_type,
         created_at,
         NULL, NULL, NULL, NULL, NULL, NULL
     FROM (
-        SELECT xid, seq, id, topic, key, type, payload, headers, content_type, created_at
+        SELECT
+            xid, seq, id, topic, key, type, payload, payload_binary, headers, content_type,
+            created_at
         FROM posthaste.outbox
         WHERE seq > $3 AND seq <= coalesce($9, 9223372036854775807)
         ORDER BY seq

@@ -21,7 +21,9 @@ SELECT
     'retrying', CASE WHEN o.key IS NULL THEN clock_timestamp() END
 FROM (
     SELECT
-        xid, seq, id, topic, key, type, payload, headers, content_type, created_at,
+        xid, seq, id, topic, key, type,
+        coalesce(payload_binary, convert_to(payload, 'UTF8')) AS payload,
+        headers, content_type, created_at,
         CASE
             WHEN key IS NULL THEN (seq % 65536)::int
             ELSE ('x' || left(md5(key), 4))::bit(16)::int

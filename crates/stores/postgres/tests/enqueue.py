@@ -1,5 +1,5 @@
 """Enqueues texts in every way that psycopg has. Standard input: {"url", "texts"}. Standard output, for
-each way, the payloads that were stored, in hex."""
+each way, the payloads that were stored, in hex, null where the table's constraint refused the text."""
 
 import json
 import sys
@@ -9,6 +9,9 @@ from psycopg.types.json import Json, Jsonb
 
 request = json.load(sys.stdin)
 CALL = "SELECT posthaste.enqueue(%s, %s, %s)"
+INSERT = "INSERT INTO posthaste.outbox (topic, key, payload) VALUES (%s, %s, %s) RETURNING id"
+STORED = """SELECT coalesce(payload_binary, convert_to(payload, 'UTF8'))
+            FROM posthaste.outbox WHERE id = %s"""
 NAMED = "SELECT posthaste.enqueue(topic => %s, key => %s, payload => %s, content_type => %s)"
 
 
@@ -28,14 +31,16 @@ def as_bytes(cursor, text):
     return cursor.execute(CALL, ("orders", "k", text.encode()))
 
 
-def converted(cursor, text):
-    sql = """INSERT INTO posthaste.outbox (topic, key, payload)
-             VALUES (%s, %s, convert_to(%s, 'UTF8')) RETURNING id"""
-    return cursor.execute(sql, ("orders", "k", text))
+def inserted(cursor, text):
+    return cursor.execute(INSERT, ("orders", "k", text))
+
+
+def inserted_json(cursor, text):
+    return cursor.execute(INSERT, ("orders", "k", Jsonb({"text": text})))
 
 
 def inserted_bytes(cursor, text):
-    sql = "INSERT INTO posthaste.outbox (topic, key, payload) VALUES (%s, %s, %s) RETURNING id"
+    sql = INSERT.replace("payload", "payload_binary")
     return cursor.execute(sql, ("orders", "k", text.encode()))
 
 
@@ -48,7 +53,8 @@ WAYS = {
     "named arguments": named,
     "binary": binary,
     "bytes": as_bytes,
-    "INSERT with convert_to": converted,
+    "INSERT": inserted,
+    "INSERT of jsonb": inserted_json,
     "INSERT of bytes": inserted_bytes,
     "json": json_value(Json),
     "jsonb": json_value(Jsonb),
@@ -63,8 +69,13 @@ with psycopg.connect(request["url"]) as connection:
             with factory(connection) as cursor:
                 payloads = []
                 for text in request["texts"]:
-                    (id,) = enqueue(cursor, text).fetchone()
-                    cursor.execute("SELECT payload FROM posthaste.outbox WHERE id = %s", (id,))
+                    try:
+                        with connection.transaction():
+                            (id,) = enqueue(cursor, text).fetchone()
+                    except psycopg.errors.CheckViolation:
+                        payloads.append(None)
+                        continue
+                    cursor.execute(STORED, (id,))
                     payloads.append(cursor.fetchone()[0].hex())
                 stored[f"{factory.__name__}, {way}"] = payloads
 json.dump(stored, sys.stdout)

@@ -36,8 +36,9 @@ const TEXTS: &[&str] = &[
 
 /// What is stored, in the order of enqueueing.
 async fn stored(pool: &PgPool) -> Vec<Vec<u8>> {
-    let rows = sqlx::query_scalar("SELECT payload FROM posthaste.outbox ORDER BY seq");
-    rows.fetch_all(pool).await.expect("a valid statement")
+    let sql = "SELECT coalesce(payload_binary, convert_to(payload, 'UTF8')) \
+               FROM posthaste.outbox ORDER BY seq";
+    sqlx::query_scalar(sql).fetch_all(pool).await.expect("a valid statement")
 }
 
 fn texts() -> Vec<Vec<u8>> {
@@ -57,6 +58,55 @@ async fn a_literal_is_text_and_stored_as_it_is() {
         bed.pool.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.unwrap();
     }
     assert_eq!(stored(&bed.pool).await, texts());
+    bed.remove().await;
+}
+
+#[tokio::test]
+async fn a_plain_insert_stores_text_as_it_is_or_refuses_it() {
+    let bed = Bed::fresh().await;
+    let mut expected = Vec::new();
+    for text in TEXTS {
+        let sql = format!(
+            "INSERT INTO posthaste.outbox (topic, key, payload) VALUES ('orders', '42', {})",
+            literal(text)
+        );
+        let by_literal = bed.pool.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await;
+        let sql = "INSERT INTO posthaste.outbox (topic, payload) VALUES ('orders', $1)";
+        let by_parameter = sqlx::query(sql).bind(text).execute(&bed.pool).await;
+        for done in [by_literal, by_parameter] {
+            match done {
+                Ok(_) => expected.push(text.as_bytes().to_vec()),
+                Err(error) => {
+                    assert!(text.starts_with(r"\x"), "{text}: {error}");
+                    assert!(error.to_string().contains("payload_is_text_and_no_bytea"), "{error}");
+                }
+            }
+        }
+    }
+    assert!(expected.len() >= TEXTS.len(), "few were taken: {}", expected.len());
+    assert_eq!(stored(&bed.pool).await, expected);
+    bed.remove().await;
+}
+
+/// Bytes are refused where text belongs, rather than read as something else.
+#[tokio::test]
+async fn a_plain_insert_takes_either_text_or_bytes() {
+    let bed = Bed::fresh().await;
+    for (columns, values, said) in [
+        ("payload", r"'\x00ff'::bytea", "payload_is_text_and_no_bytea"),
+        ("payload", r"'a'::bytea", "payload_is_text_and_no_bytea"),
+        ("payload, payload_binary", "'a', 'b'", "payload_or_payload_binary_is_given_and_not_both"),
+        ("payload", "NULL", "payload_or_payload_binary_is_given_and_not_both"),
+        ("payload", "repeat('x', 8388609)", "payload_is_at_most_8_mib"),
+        ("payload_binary", "decode(repeat('00', 8388609), 'hex')", "payload_binary_is_at_most"),
+    ] {
+        let sql = format!("INSERT INTO posthaste.outbox (topic, {columns}) VALUES ('t', {values})");
+        let error = bed.pool.execute(AssertSqlSafe(sql)).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{values}: {error}");
+    }
+    let bytes = r"INSERT INTO posthaste.outbox (topic, payload_binary) VALUES ('t', '\x00ff')";
+    bed.run(bytes).await;
+    assert_eq!(stored(&bed.pool).await, [[0, 255]]);
     bed.remove().await;
 }
 
@@ -105,11 +155,15 @@ async fn psycopg_stores_payloads_as_they_are() {
     child.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
-    let ways: BTreeMap<String, Vec<String>> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(ways.len(), 15, "{:?}", ways.keys());
+    let ways: BTreeMap<String, Vec<Option<String>>> =
+        serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(ways.len(), 17, "{:?}", ways.keys());
     for (way, payloads) in ways {
         assert_eq!(payloads.len(), TEXTS.len(), "{way}");
         for (payload, text) in payloads.iter().zip(TEXTS) {
+            let refused = way.ends_with(" INSERT") && text.starts_with(r"\x");
+            assert_eq!(payload.is_none(), refused, "{way}: {text:?}");
+            let Some(payload) = payload else { continue };
             if way.contains("json") {
                 let document: Value = serde_json::from_slice(&bytes(payload)).unwrap();
                 assert_eq!(document, json!({ "text": text }), "{way}");
@@ -148,7 +202,7 @@ async fn every_form_stores_what_it_was_given_and_returns_the_id() {
         assert_eq!(returned, id);
         let row = sqlx::query(
             "DELETE FROM posthaste.outbox \
-             RETURNING payload, id, key, type, headers::text, content_type",
+             RETURNING coalesce(payload_binary, convert_to(payload, 'UTF8')), id, key, type, headers::text, content_type",
         );
         let row = row.fetch_one(&bed.pool).await.unwrap();
         assert_eq!(row.get::<&[u8], _>(0), expected.as_bytes(), "{payload}");
@@ -177,7 +231,7 @@ async fn the_function_obeys_the_limits_of_the_table() {
     for (call, constraint) in [
         ("enqueue('', NULL, 'x')", "topic_is_1_to_255"),
         ("enqueue('t', '', 'x')", "key_is_null_or"),
-        ("enqueue('t', NULL, repeat('x', 8388609))", "payload_is_at_most"),
+        ("enqueue('t', NULL, repeat('x', 8388609))", "payload_binary_is_at_most"),
         ("enqueue('t', NULL, 'x', headers => '{\"a\": 1}')", "headers_is_an_object"),
         ("enqueue('t', NULL, NULL::text)", "payload"),
     ] {
@@ -201,9 +255,19 @@ async fn payloads_are_utf_8_in_databases_of_other_encodings() {
         let (root, _) = server().rsplit_once('/').unwrap();
         let pool = PgPool::connect(&format!("{root}/{name}")).await.unwrap();
         migrate(&pool).await.unwrap();
-        let enqueue = "SELECT posthaste.enqueue('t', NULL, $1)";
-        sqlx::query(enqueue).bind(text).execute(&pool).await.unwrap();
-        assert_eq!(stored(&pool).await, [text.as_bytes()], "{encoding}");
+        for enqueue in [
+            "SELECT posthaste.enqueue('t', NULL, $1)",
+            "INSERT INTO posthaste.outbox (topic, payload) VALUES ('t', $1)",
+        ] {
+            sqlx::query(enqueue).bind(text).execute(&pool).await.unwrap();
+        }
+        assert_eq!(stored(&pool).await, [text.as_bytes(); 2], "{encoding}");
+        if encoding == "SQL_ASCII" {
+            // Bytes that are no UTF-8, which such a database takes for text.
+            let sql = "INSERT INTO posthaste.outbox (topic, payload) VALUES ('t', E'\\xff')";
+            let error = pool.execute(sql).await.unwrap_err();
+            assert!(error.to_string().contains("UTF8"), "{error}");
+        }
         pool.close().await;
         let drop = format!("DROP DATABASE {name}");
         admin.execute(AssertSqlSafe(drop)).await.unwrap();

@@ -115,7 +115,7 @@ async fn checks_of_the_table_equal_those_of_the_library() {
             .map(|(name, value)| (name.clone(), value.clone().into()))
             .collect();
         let by_hand = sqlx::query(
-            "INSERT INTO posthaste.outbox (topic, key, type, payload, headers, content_type) \
+            "INSERT INTO posthaste.outbox (topic, key, type, payload_binary, headers, content_type) \
              VALUES ($1, $2, $3, $4, $5, $6)",
         )
         .bind(&message.topic)
@@ -212,7 +212,7 @@ async fn errors_say_what_to_do_and_quote_nothing() {
     let text = |error: posthaste_core::StoreError| format!("{error} {error:?}");
     bed.run(
         "ALTER TABLE posthaste.outbox ADD CONSTRAINT payload_is_not_secret \
-             CHECK (payload <> 'hunter2'); \
+             CHECK (payload_binary <> 'hunter2'); \
          REVOKE ALL ON SCHEMA posthaste FROM PUBLIC",
     )
     .await;

@@ -67,6 +67,12 @@ pub const MIGRATIONS: &[Migration] = &[
         up: include_str!("../migrations/0007_rewind.up.sql"),
         down: include_str!("../migrations/0007_rewind.down.sql"),
     },
+    Migration {
+        version: 8,
+        name: "0008_exact_text",
+        up: include_str!("../migrations/0008_exact_text.up.sql"),
+        down: include_str!("../migrations/0008_exact_text.down.sql"),
+    },
 ];
 
 /// Brings the tables to this program's version and returns the names of the migrations it applied.

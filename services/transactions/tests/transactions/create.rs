@@ -43,7 +43,7 @@ on_each_database!(
         let expected = format!("transaction.created {id} TransactionCreated application/json");
         assert_eq!(api.bed.texts(&sql).await, [expected]);
         let payload = match api.bed.outbox() {
-            "posthaste.outbox" => "convert_from(payload, 'UTF8')",
+            "posthaste.outbox" => "convert_from(payload_binary, 'UTF8')",
             _ => "CAST(payload AS TEXT)",
         };
         let payload = api.bed.texts(&format!("SELECT {payload} FROM {}", api.bed.outbox())).await;

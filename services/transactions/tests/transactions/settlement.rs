@@ -231,7 +231,7 @@ async fn r2_08_poison_becomes_a_dead_letter() {
     ] {
         sqlx::query(
             "INSERT INTO posthaste.outbox (topic, key, type, payload)
-             VALUES ('transaction.created', 'k', $1, convert_to($2, 'UTF8'))",
+             VALUES ('transaction.created', 'k', $1, $2)",
         )
         .bind(kind)
         .bind(payload)

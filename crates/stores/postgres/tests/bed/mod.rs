@@ -98,8 +98,18 @@ impl TestBed for Bed {
         key: Option<&str>,
         payload: &[u8],
     ) -> Result<(), String> {
-        let insert = "INSERT INTO posthaste.outbox (topic, key, payload) VALUES ($1, $2, $3)";
-        let done = sqlx::query(insert).bind(topic).bind(key).bind(payload);
+        let text = str::from_utf8(payload).ok().filter(|text| !text.contains('\0'));
+        let done = match text {
+            Some(text) => {
+                let sql = "INSERT INTO posthaste.outbox (topic, key, payload) VALUES ($1, $2, $3)";
+                sqlx::query(sql).bind(topic).bind(key).bind(text)
+            }
+            None => {
+                let sql =
+                    "INSERT INTO posthaste.outbox (topic, key, payload_binary) VALUES ($1, $2, $3)";
+                sqlx::query(sql).bind(topic).bind(key).bind(payload)
+            }
+        };
         done.execute(&self.pool).await.map(drop).map_err(|error| error.to_string())
     }
 

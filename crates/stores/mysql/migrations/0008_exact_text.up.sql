@@ -1,0 +1,2 @@
+-- 0008 exact text: nothing to do here, where a payload is stored as it is given, text or bytes, in one column of bytes.
+-- PostgreSQL has this migration.
