@@ -96,7 +96,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     fn with(dialect: D, pool: D::Pool) -> Self {
-        let pool = dialect.adopt_pool(pool);
+        let (dialect, pool) = dialect.adopt_pool(pool);
         Self::of(dialect, pool)
     }
 

@@ -72,9 +72,9 @@ pub trait Dialect: Clone + fmt::Debug + Send + Sync + 'static {
     /// Kinds `Refused`, `Denied`, `Unavailable`, `ReadOnly`, each saying what to do.
     async fn connect(url: &str, namespace: &Namespace) -> Result<(Self, Self::Pool), StoreError>;
 
-    /// The pool that a store uses in place of one that the application has.
-    fn adopt_pool(&self, pool: Self::Pool) -> Self::Pool {
-        pool
+    /// What a store uses in place of a pool that the application has, and the dialect that goes with it.
+    fn adopt_pool(self, pool: Self::Pool) -> (Self, Self::Pool) {
+        (self, pool)
     }
 
     /// A connection of the pool.

@@ -153,28 +153,30 @@ async fn park_waiting<D: Dialect>(
     shards: &[ShardPosition],
     rows: &[Row],
 ) -> Result<(), Fault> {
-    let mut waiting = Vec::new();
-    let mut keys = BTreeSet::new();
+    let (mut waiting, mut waiting_keys) = (Vec::new(), Vec::new());
     for row in rows {
         let (seq, key, version) = (row.number(0)?, row.text(1)?, row.text(2)?);
         let bucket = bucket(key.as_deref(), seq);
         let shard = &shards[bucket as usize % shards.len()];
         if session.dialect.covers(&shard.position, seq, version.as_deref()) {
             waiting.push((seq, i64::from(bucket)));
-            keys.extend(key);
+            waiting_keys.push(key);
         }
     }
     if waiting.is_empty() {
         return Ok(());
     }
-    let park = params![route: route, rows: waiting.as_slice()];
+    let keys = json_array(waiting_keys.iter().cloned());
+    let park = params![route: route, rows: waiting.as_slice(), keys: keys];
     session.execute(Statement::ParkWaiting, &park).await?;
+    let keys: BTreeSet<String> = waiting_keys.into_iter().flatten().collect();
     let keys: Vec<String> = keys.into_iter().collect();
     let seqs: Vec<Seq> = waiting.iter().map(|(seq, _)| *seq).collect();
     parked::order_keys(session, route, &keys, &seqs).await
 }
 
-/// The topics in the log, up to a seq, that the route takes from now on and that no route took until now.
+/// The topics in the log, up to a seq, that the route takes from now on and that no route took until now, as
+/// `waiting_scan` takes them.
 async fn waiting_topics<D: Dialect>(
     session: &mut Session<'_, D>,
     spec: &RouteSpec,
@@ -186,7 +188,7 @@ async fn waiting_topics<D: Dialect>(
     for row in &rows {
         let topic = row.string(0)?;
         if is_matched(&spec.topics, &topic) && !is_matched(&taken, &topic) {
-            waiting.push(topic);
+            waiting.push(row.string(1)?);
         }
     }
     Ok(waiting)

@@ -8,8 +8,8 @@
 /// Calls a macro with every statement: its name here, the name of its file, and what it is for.
 #[macro_export]
 macro_rules! for_each_statement {
-    ($callback:path $(, $prefix:tt)*) => {
-        $callback! {
+    ([$($callback:tt)+] $(, $prefix:tt)*) => {
+        $($callback)+! {
             $($prefix;)*
             // Routes.
             /// `:route` → topics (a JSON array), shards, resizing_to, barrier.
@@ -38,13 +38,13 @@ macro_rules! for_each_statement {
             ForgetLog forget_log,
             /// `:route` → shard, epoch, latest position; in the order of shards.
             ReadShards read_shards,
-            /// `:end` → every topic in the log up to that seq.
+            /// `:end` → every topic in the log up to that seq, and the text that `waiting_scan` knows it by.
             WaitingTopics waiting_topics,
             /// `:after :end :topics :limit` → seq, key, version; by seq. Rows of these topics. The
             /// version says which transaction wrote the row, where the dialect needs it.
             WaitingScan waiting_scan,
-            /// `:route :rows` (pairs of seq and bucket). Parks rows of the log; one that is parked stays
-            /// as it is.
+            /// `:route :rows` (pairs of seq and bucket) `:keys` (their keys, a JSON array). Parks rows of the
+            /// log; one that is parked stays as it is.
             ParkWaiting park_waiting,
 
             // Relays.
@@ -240,8 +240,8 @@ macro_rules! for_each_statement {
 
 /// Statements that some databases need and others do not; a dialect has the file or has not.
 macro_rules! for_each_optional_statement {
-    ($callback:path $(, $prefix:tt)*) => {
-        $callback! {
+    ([$($callback:tt)+] $(, $prefix:tt)*) => {
+        $($callback)+! {
             $($prefix;)*
             // Databases whose seqs are in the order of commits; PostgreSQL has its own ways.
             /// `:route` → the seq at the end of the log.
@@ -296,7 +296,7 @@ macro_rules! for_each_optional_statement {
 #[macro_export]
 macro_rules! statement_files {
     () => {
-        $crate::for_each_statement!($crate::statement_files)
+        $crate::for_each_statement!([$crate::statement_files])
     };
     ($($(#[$doc:meta])* $name:ident $file:ident,)*) => {
         $crate::sql_files!($($file),*)
@@ -326,5 +326,5 @@ macro_rules! define {
     };
 }
 
-for_each_statement!(define, Statement);
-for_each_optional_statement!(define, Optional);
+for_each_statement!([define], Statement);
+for_each_optional_statement!([define], Optional);

@@ -1,23 +1,25 @@
--- due_followers: messages queued behind seq ?3 of a key, ?4 at most, up to one that blocks it.
+-- due_followers: messages queued behind seq :head of a key, :limit at most, up to one that blocks it.
 -- Concurrency: reads a snapshot, waits for nobody. Index: posthaste_parked_key (range).
-SELECT follower.seq
+SELECT
+    follower.seq,
+    octet_length(follower.payload)
 FROM posthaste_parked AS follower
-WHERE follower.route = ?1
-    AND follower.key = ?2
+WHERE follower.route = :route
+    AND follower.key = :key
     AND follower.key IS NOT NULL
     AND (follower.state = 'retrying' OR follower.blocks = 1)
-    AND follower.seq > ?3
+    AND follower.seq > :head
     AND follower.seq < coalesce(
         (
             SELECT min(blocker.seq)
             FROM posthaste_parked AS blocker
-            WHERE blocker.route = ?1
-                AND blocker.key = ?2
+            WHERE blocker.route = :route
+                AND blocker.key = :key
                 AND blocker.key IS NOT NULL
                 AND (blocker.state = 'retrying' OR blocker.blocks = 1)
                 AND blocker.blocks = 1
-                AND blocker.seq > ?3
+                AND blocker.seq > :head
         ),
         9223372036854775807)
 ORDER BY follower.seq
-LIMIT ?4
+LIMIT :limit

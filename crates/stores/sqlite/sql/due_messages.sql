@@ -1,4 +1,4 @@
--- due_messages: the parked messages of the seqs in the JSON array ?2.
+-- due_messages: the parked messages of the seqs in the JSON array :seqs.
 -- Concurrency: reads a snapshot; what was settled since due_heads is left out. Index: primary key.
 SELECT
     seq,
@@ -8,11 +8,11 @@ SELECT
     type,
     headers,
     content_type,
+    CAST(round(created_at * 1000) AS INTEGER) * 1000,
+    payload,
     attempts,
     unknowns,
     redriven,
-    created_at,
-    unixepoch('subsec') - created_at AS age,
-    payload
+    CAST((unixepoch('subsec') - created_at) * 1000000 AS INTEGER)
 FROM posthaste_parked
-WHERE route = ?1 AND seq IN (SELECT value FROM json_each(?2)) AND state = 'retrying'
+WHERE route = :route AND seq IN (SELECT value FROM json_each(:seqs)) AND state = 'retrying'

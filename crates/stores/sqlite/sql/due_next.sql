@@ -1,10 +1,10 @@
--- due_next: seconds until the next attempt of a shard (?2 of ?3) that is not due yet.
+-- due_next: time until the next attempt of a shard (:index of :of) that is not due yet.
 -- Concurrency: reads a snapshot, waits for nobody. Index: posthaste_parked_due (its first entry
 -- after now that is of the shard).
-SELECT next_attempt_at - unixepoch('subsec')
+SELECT CAST((next_attempt_at - unixepoch('subsec')) * 1000000 AS INTEGER)
 FROM posthaste_parked
-WHERE route = ?1
+WHERE route = :route
     AND next_attempt_at > unixepoch('subsec')
-    AND bucket % ?3 = ?2
+    AND bucket % :of = :index
 ORDER BY next_attempt_at
 LIMIT 1

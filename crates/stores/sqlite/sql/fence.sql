@@ -1,6 +1,6 @@
--- fence: the database's time, if the lease is still the holder's; no row otherwise.
+-- fence: a row if the lease is still the holder's.
 -- Concurrency: first statement of a write transaction, so the answer holds until commit.
 -- Index: primary key.
-SELECT unixepoch('subsec')
+SELECT 1
 FROM posthaste_lease
-WHERE route = ?1 AND shard = ?2 AND relay = ?3 AND epoch = ?4
+WHERE route = :route AND shard = :shard AND relay = :relay AND epoch = :epoch

@@ -5,4 +5,4 @@ SET
     relay = NULL,
     epoch = epoch + 1,
     expires_at = NULL
-WHERE route = ?1
+WHERE route = :route

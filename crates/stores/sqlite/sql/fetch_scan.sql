@@ -1,13 +1,18 @@
--- fetch_scan: what decides about each of the next ?3 rows after seq ?1, up to seq ?2.
--- The payload itself is not read: octet_length only looks at the row's header.
+-- fetch_scan: the next :limit messages after seq :after, up to seq :until. A payload of more than :small
+-- bytes is not read: octet_length only looks at the row's header.
 -- Concurrency: reads a snapshot, waits for nobody. Index: primary key (range).
 SELECT
     seq,
+    id,
     topic,
     key,
-    id,
-    octet_length(payload) AS payload_bytes
+    type,
+    headers,
+    content_type,
+    CAST(round(created_at * 1000) AS INTEGER) * 1000,
+    CASE WHEN octet_length(payload) <= :small THEN payload END,
+    octet_length(payload)
 FROM posthaste_outbox
-WHERE seq > ?1 AND seq <= ?2
+WHERE seq > :after AND seq <= :until
 ORDER BY seq
-LIMIT ?3
+LIMIT :limit

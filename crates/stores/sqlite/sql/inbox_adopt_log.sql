@@ -1,9 +1,9 @@
--- inbox_adopt_log: log ?3 of source ?2 for consumer ?1, accepted by ?4, where another one is known.
+-- inbox_adopt_log: log :log of source :source for consumer :consumer, accepted by :by, where another one is known.
 -- Concurrency: in a transaction of its own. Index: primary key.
 INSERT INTO posthaste_inbox_log (consumer, source, log, accepted_by)
-SELECT ?1, ?2, ?3, ?4
+SELECT :consumer, :source, :log, :by
 WHERE EXISTS (
     SELECT 1
     FROM posthaste_inbox_log
-    WHERE consumer = ?1 AND source = ?2)
+    WHERE consumer = :consumer AND source = :source)
 ON CONFLICT DO NOTHING

@@ -3,7 +3,9 @@
 INSERT INTO posthaste_inbox_dead (
     consumer, id, source, seq, topic, key, type, headers, content_type, payload, attempts,
     first_error_class, first_error, last_error_class, last_error)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?12, ?13)
+VALUES (
+    :consumer, :id, :source, :seq, :topic, :key, :type, :headers, :content_type, :payload,
+    :attempts, :class, :detail, :class, :detail)
 ON CONFLICT (consumer, id) DO UPDATE
 SET
     state = 'dead',

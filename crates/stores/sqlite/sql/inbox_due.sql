@@ -1,18 +1,20 @@
--- inbox_due: redriven dead letters of consumer ?1, ?2 at most.
+-- inbox_due: redriven dead letters of consumer :consumer, :limit at most.
 -- Concurrency: reads; handling one removes it first. Index: posthaste_inbox_dead_state.
 SELECT
+    coalesce(seq, 0),
     id,
-    source,
-    seq,
     topic,
     key,
     type,
     headers,
     content_type,
+    CAST(round(dead_at * 1000) AS INTEGER) * 1000,
+    payload,
     attempts,
     redriven,
-    payload
+    source,
+    seq
 FROM posthaste_inbox_dead
-WHERE consumer = ?1 AND state = 'retrying'
+WHERE consumer = :consumer AND state = 'retrying'
 ORDER BY state_at, id
-LIMIT ?2
+LIMIT :limit

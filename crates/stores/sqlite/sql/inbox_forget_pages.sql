@@ -1,4 +1,4 @@
--- inbox_forget_pages: pages of log ? of consumer ?.
+-- inbox_forget_pages: pages of log :log of consumer :consumer.
 -- Concurrency: its lanes are removed by this transaction before. Index: primary key.
 DELETE FROM posthaste_inbox_page
-WHERE consumer = ? AND log = ?
+WHERE consumer = :consumer AND log = :log

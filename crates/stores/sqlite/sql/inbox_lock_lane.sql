@@ -1,5 +1,7 @@
--- inbox_lock_lane: the watermark of lane ?3, topic ?4, log ?2, for consumer ?1.
--- Concurrency: the caller's transaction holds the write lock. Index: primary key.
-SELECT watermark
-FROM posthaste_inbox_lane
-WHERE consumer = ?1 AND log = ?2 AND lane = ?3 AND topic = ?4
+-- inbox_lock_lane: the watermark of lane :lane, topic :topic, log :log, for consumer :consumer. An UPDATE that
+-- changes nothing, because it takes the write lock where the caller has not.
+-- Concurrency: in the caller's transaction. Index: primary key.
+UPDATE posthaste_inbox_lane
+SET watermark = watermark
+WHERE consumer = :consumer AND log = :log AND lane = :lane AND topic = :topic
+RETURNING watermark

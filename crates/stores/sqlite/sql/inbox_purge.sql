@@ -1,9 +1,9 @@
--- inbox_purge: forgets up to ?3 ids of consumer ?1 that were recorded more than ?2 seconds ago.
+-- inbox_purge: forgets up to :limit ids of consumer :consumer that were recorded more than :window microseconds ago.
 -- Concurrency: in a transaction of its own. Index: posthaste_inbox_at.
 DELETE FROM posthaste_inbox
-WHERE consumer = ?1 AND id IN (
+WHERE consumer = :consumer AND id IN (
     SELECT id
     FROM posthaste_inbox
-    WHERE consumer = ?1 AND at < unixepoch('subsec') - ?2
+    WHERE consumer = :consumer AND at < unixepoch('subsec') - :window / 1000000.0
     ORDER BY at
-    LIMIT ?3)
+    LIMIT :limit)

@@ -1,6 +1,6 @@
--- inbox_read_log: whether log ?3 of source ?2 is accepted for consumer ?1 and topic ?4, or any.
+-- inbox_read_log: whether log :log of source :source is accepted for consumer :consumer and topic :topic, or any.
 -- Concurrency: reads. Index: primary key.
 SELECT EXISTS (
     SELECT 1
     FROM posthaste_inbox_log
-    WHERE consumer = ?1 AND source = ?2 AND topic IN (?4, '') AND log = ?3)
+    WHERE consumer = :consumer AND source = :source AND topic IN (:topic, '') AND log = :log)

@@ -1,9 +1,8 @@
--- inbox_read_pages: those of pages ? (a JSON array) that are there, of consumer ?, log ?, lane ?,
--- topic ?, shard ? of ?.
+-- inbox_read_pages: those of the pages in the JSON array :numbers that a lane and shard has.
 -- Concurrency: this transaction is the writer. Index: primary key.
 SELECT
     number,
     seqs
 FROM posthaste_inbox_page
-WHERE consumer = ? AND log = ? AND lane = ? AND topic = ? AND shards = ? AND shard = ?
-    AND number IN (SELECT value FROM json_each(?))
+WHERE consumer = :consumer AND log = :log AND lane = :lane AND topic = :topic AND shards = :of AND shard = :index
+    AND number IN (SELECT value FROM json_each(:numbers))

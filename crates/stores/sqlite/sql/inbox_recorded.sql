@@ -1,5 +1,5 @@
--- inbox_recorded: which ids of the JSON array ?2 (in hex) are recorded for consumer ?1.
+-- inbox_recorded: which ids of the JSON array :ids are recorded for consumer :consumer.
 -- Concurrency: reads. Index: primary key.
 SELECT id
 FROM posthaste_inbox
-WHERE consumer = ?1 AND id IN (SELECT unhex(value) FROM json_each(?2))
+WHERE consumer = :consumer AND id IN (SELECT unhex(replace(value, '-', '')) FROM json_each(:ids))

@@ -20,10 +20,10 @@ consumers AS (
 )
 SELECT
     consumers.consumer AS consumer,
-    unixepoch('subsec') - (
+    CAST((unixepoch('subsec') - (
         SELECT min(inbox.at)
         FROM posthaste_inbox AS inbox
-        WHERE inbox.consumer = consumers.consumer) AS oldest_id_age,
+        WHERE inbox.consumer = consumers.consumer)) * 1000000 AS INTEGER),
     count(lane.lane) AS lanes,
     coalesce(sum(lane.handled), 0) AS handled,
     coalesce(sum(lane.reordered), 0) AS reordered,

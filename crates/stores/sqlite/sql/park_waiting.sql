@@ -1,7 +1,7 @@
--- park_waiting: puts rows of the log aside, at time ?3, for a route that takes their topics only
--- now; ?2 is a JSON array of [seq, bucket, topic, key]. One that is there already stays as it is. Who
--- of a key is tried first is settled afterwards (order_keys).
--- Topic and key are given because what is no text in them has been replaced, as settle_park has it.
+-- park_waiting: puts rows of the log aside for a route that takes their topics only now. :rows is a JSON array
+-- of [seq, bucket], :keys one of their keys, in which what is no text has been replaced, as settle_park has
+-- it. One that is there already stays as it is. Who of a key is tried first is settled afterwards
+-- (order_keys).
 -- Concurrency: in the transaction that changes the route's topics. Index: primary key (one lookup a
 -- row).
 INSERT INTO posthaste_parked (
@@ -9,12 +9,12 @@ INSERT INTO posthaste_parked (
     state, blocks, attempts, unknowns,
     parked_at, state_at, next_attempt_at, payload)
 SELECT
-    ?1,
+    :route,
     outbox.seq,
     json_extract(waiting.value, '$[1]'),
     lower(outbox.id),
-    json_extract(waiting.value, '$[2]'),
-    json_extract(waiting.value, '$[3]'),
+    outbox.topic,
+    json_extract(:keys, '$[' || waiting.key || ']'),
     outbox.type,
     outbox.headers,
     outbox.content_type,
@@ -23,11 +23,11 @@ SELECT
     0,
     0,
     0,
-    ?3,
-    ?3,
-    CASE WHEN outbox.key IS NULL THEN ?3 END,
+    unixepoch('subsec'),
+    unixepoch('subsec'),
+    CASE WHEN outbox.key IS NULL THEN unixepoch('subsec') END,
     CAST(outbox.payload AS BLOB)
-FROM json_each(?2) AS waiting
+FROM json_each(:rows) AS waiting
 CROSS JOIN posthaste_outbox AS outbox ON outbox.seq = json_extract(waiting.value, '$[0]')
 WHERE true
 ON CONFLICT (route, seq) DO NOTHING

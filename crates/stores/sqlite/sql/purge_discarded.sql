@@ -1,8 +1,4 @@
--- purge_discarded: removes up to ?2 dead letters that were discarded ?1 seconds ago or earlier.
--- Concurrency: in the transaction of purge_messages. Index: posthaste_parked_state.
+-- purge_discarded: removes the discarded messages of the seqs in the JSON array :seqs.
+-- Concurrency: in the transaction that chose them. Index: primary key.
 DELETE FROM posthaste_parked
-WHERE rowid IN (
-    SELECT rowid
-    FROM posthaste_parked
-    WHERE state = 'discarded' AND state_at <= unixepoch('subsec') - ?1
-    LIMIT ?2)
+WHERE route = :route AND seq IN (SELECT value FROM json_each(:seqs)) AND state = 'discarded'

@@ -1,14 +1,14 @@
--- purge_progress_scan: the next ?6 entries in the journal of route ?2, shard ?3, from (epoch ?4, n ?5) on,
--- that one included: whether each is older than ?1 seconds, and its minute.
+-- purge_progress_scan: the next :limit entries in the journal of route :route, shard :shard, from (epoch :epoch, n :n) on,
+-- that one included: whether each is older than :retention microseconds, and its minute.
 -- Concurrency: reads a snapshot, waits for nobody. Index: primary key (range).
 SELECT
     epoch,
     n,
-    at <= unixepoch('subsec') - ?1,
+    at <= unixepoch('subsec') - :retention / 1000000.0,
     CAST(at / 60 AS INTEGER)
 FROM posthaste_progress
-WHERE route = ?2
-    AND shard = ?3
-    AND (epoch, n) >= (?4, ?5)
+WHERE route = :route
+    AND shard = :shard
+    AND (epoch, n) >= (:epoch, :n)
 ORDER BY epoch, n
-LIMIT ?6
+LIMIT :limit

@@ -1,9 +1,9 @@
--- purge_scan: the topics of the next ?3 rows after seq ?1, up to seq ?2.
+-- purge_scan: the topics of the next :limit rows after seq :after, up to seq :floor.
 -- Concurrency: reads a snapshot, waits for nobody. Index: primary key (range).
 SELECT
     seq,
     topic
 FROM posthaste_outbox
-WHERE seq > ?1 AND seq <= ?2
+WHERE seq > :after AND seq <= :floor
 ORDER BY seq
-LIMIT ?3
+LIMIT :limit

@@ -1,7 +1,7 @@
--- read_journal: the latest position of a shard (route ?1, shard ?2) up to seq ?3.
+-- read_journal: the latest positions of a shard up to seq :end, :limit at most.
 -- Concurrency: in the transaction that takes the lease. Index: primary key, backwards.
 SELECT position
 FROM posthaste_progress
-WHERE route = ?1 AND shard = ?2 AND seq <= ?3
+WHERE route = :route AND shard = :shard AND seq <= :end
 ORDER BY epoch DESC, n DESC
-LIMIT 1
+LIMIT :limit

@@ -1,5 +1,7 @@
--- read_log: the identity of a route's log.
+-- read_log: the name of a route's log. A file has no timelines.
 -- Concurrency: in the transaction that takes the lease. Index: primary key.
-SELECT log
+SELECT
+    log,
+    ''
 FROM posthaste_identity
-WHERE route = ?1
+WHERE route = :route

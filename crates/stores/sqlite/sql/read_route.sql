@@ -7,4 +7,4 @@ SELECT
     resizing_to,
     barrier
 FROM posthaste_route
-WHERE name = ?1
+WHERE name = :route

@@ -1,16 +1,17 @@
--- read_shards: each shard's epoch and how far it has read.
--- Concurrency: in the transaction that completes a resize. Index: primary keys.
+-- read_shards: each shard's epoch and its latest position.
+-- Concurrency: in a transaction that holds the write lock. Index: primary keys.
 SELECT
+    lease.shard,
     lease.epoch,
     coalesce(
         (
-            SELECT progress.seq
+            SELECT progress.position
             FROM posthaste_progress AS progress
             WHERE progress.route = lease.route AND progress.shard = lease.shard
             ORDER BY progress.epoch DESC, progress.n DESC
             LIMIT 1
         ),
-        0)
+        '')
 FROM posthaste_lease AS lease
-WHERE lease.route = ?1
+WHERE lease.route = :route
 ORDER BY lease.shard

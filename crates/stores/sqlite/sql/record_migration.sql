@@ -1,4 +1,4 @@
 -- record_migration: writes down that a migration was applied.
 -- Concurrency: inside the migration's transaction. Index: primary key.
 INSERT INTO posthaste_migration (version, name)
-VALUES (?1, ?2)
+VALUES (:number, :name)

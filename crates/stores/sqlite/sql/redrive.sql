@@ -1,6 +1,6 @@
--- redrive: dead letters that match the filter (?1 route, ?2 JSON array of ids, ?3 topic, ?4 class)
--- are tried again, on behalf of ?5. Who has to wait is settled afterwards (hold_followers).
--- Concurrency: in a transaction of its own; changes dead letters only. Index: posthaste_parked_state.
+-- redrive: the parked messages of the seqs in the JSON array :seqs are tried again, on behalf of :by. Who has
+-- to wait is settled afterwards (hold_followers).
+-- Concurrency: in the transaction that chose them. Index: primary key.
 UPDATE posthaste_parked
 SET
     state = 'retrying',
@@ -10,11 +10,6 @@ SET
     redriven = redriven + 1,
     state_at = unixepoch('subsec'),
     next_attempt_at = unixepoch('subsec'),
-    acted_by = ?5,
+    acted_by = :by,
     acted_why = 'redrive'
-WHERE state = 'dead'
-    AND (?1 IS NULL OR route = ?1)
-    AND (?2 IS NULL OR id IN (SELECT value FROM json_each(?2)))
-    AND (?3 IS NULL OR topic = ?3)
-    AND (?4 IS NULL OR last_error_class = ?4)
-RETURNING route, key
+WHERE route = :route AND seq IN (SELECT value FROM json_each(:seqs))

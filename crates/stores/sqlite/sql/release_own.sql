@@ -4,4 +4,4 @@ UPDATE posthaste_lease
 SET
     relay = NULL,
     expires_at = NULL
-WHERE route = ?1 AND shard = ?2 AND relay = ?3
+WHERE route = :route AND shard = :shard AND relay = :relay

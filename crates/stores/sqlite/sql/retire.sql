@@ -1,4 +1,4 @@
 -- retire: forgets a relay that stops.
 -- Concurrency: one row; only the relay itself writes it. Index: primary key.
 DELETE FROM posthaste_relay
-WHERE id = ?1
+WHERE id = :relay

@@ -1,5 +1,5 @@
--- settle_keys: the keys of the parked messages of the seqs in the JSON array ?2.
+-- settle_keys: the keys of the parked messages of the seqs in the JSON array :seqs.
 -- Concurrency: behind the fence, in its transaction. Index: primary key.
 SELECT DISTINCT key
 FROM posthaste_parked
-WHERE route = ?1 AND seq IN (SELECT value FROM json_each(?2)) AND key IS NOT NULL
+WHERE route = :route AND seq IN (SELECT value FROM json_each(:seqs)) AND key IS NOT NULL

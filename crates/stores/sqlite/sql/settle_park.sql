@@ -8,9 +8,11 @@ INSERT INTO posthaste_parked (
     first_error_class, first_error, last_error_class, last_error,
     parked_at, state_at, next_attempt_at, payload)
 VALUES (
-    ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
-    coalesce((SELECT created_at FROM posthaste_outbox WHERE seq = ?2), ?10),
-    ?11, ?12, ?13, ?14,
-    ?15, ?16, ?15, ?16,
-    ?17, ?17, ?18, ?19)
+    :route, :seq, :bucket, :id, :topic, :key, :type, :headers, :content_type,
+    coalesce(
+        (SELECT created_at FROM posthaste_outbox WHERE seq = :seq),
+        max(unixepoch('subsec') - :age / 1000000.0, 0.0)),
+    :state, :blocks, :attempts, :unknowns,
+    :class, :detail, :class, :detail,
+    unixepoch('subsec'), unixepoch('subsec'), unixepoch('subsec') + :delay / 1000000.0, :payload)
 ON CONFLICT (route, seq) DO NOTHING

@@ -15,8 +15,8 @@ SELECT
         0),
     CASE
         WHEN lease.expires_at > unixepoch('subsec')
-            THEN lease.expires_at - unixepoch('subsec')
+            THEN CAST((lease.expires_at - unixepoch('subsec')) * 1000000 AS INTEGER)
     END
 FROM posthaste_lease AS lease
-WHERE lease.route = ?1
+WHERE lease.route = :route
 ORDER BY lease.shard

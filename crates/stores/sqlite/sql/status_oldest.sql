@@ -1,12 +1,12 @@
--- status_oldest: what decides whether a row after seq ?1 is still to be passed, and its age; of the
--- next ?2 rows.
+-- status_oldest: what decides whether a row after seq :after is still to be passed, and its age; of the
+-- next :limit rows.
 -- Concurrency: reads a snapshot, waits for nobody. Index: primary key (range).
 SELECT
     seq,
     topic,
     key,
-    unixepoch('subsec') - created_at AS age
+    CAST((unixepoch('subsec') - created_at) * 1000000 AS INTEGER)
 FROM posthaste_outbox
-WHERE seq > ?1
+WHERE seq > :after
 ORDER BY seq
-LIMIT ?2
+LIMIT :limit

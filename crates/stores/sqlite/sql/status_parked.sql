@@ -1,5 +1,5 @@
--- status_parked: parked messages of route ?1 that are retrying, and that are dead, each counted up to
--- 10,000, and for how many seconds the oldest is retrying.
+-- status_parked: parked messages of route :route that are retrying, and that are dead, each counted up to
+-- 10,000, and for how long the oldest is retrying.
 -- Concurrency: reads a snapshot, waits for nobody. Index: posthaste_parked_state.
 SELECT
     (
@@ -7,7 +7,7 @@ SELECT
         FROM (
             SELECT 1
             FROM posthaste_parked
-            WHERE route = ?1 AND state = 'retrying'
+            WHERE route = :route AND state = 'retrying'
             LIMIT 10000)
     ),
     (
@@ -15,13 +15,11 @@ SELECT
         FROM (
             SELECT 1
             FROM posthaste_parked
-            WHERE route = ?1 AND state = 'dead'
+            WHERE route = :route AND state = 'dead'
             LIMIT 10000)
     ),
-    coalesce(
-        (
-            SELECT unixepoch('subsec') - min(state_at)
-            FROM posthaste_parked
-            WHERE route = ?1 AND state = 'retrying'
-        ),
-        0.0)
+    (
+        SELECT CAST((unixepoch('subsec') - min(state_at)) * 1000000 AS INTEGER)
+        FROM posthaste_parked
+        WHERE route = :route AND state = 'retrying'
+    )

@@ -4,7 +4,7 @@ SELECT
     id,
     name,
     version,
-    unixepoch('subsec') - seen_at,
+    CAST((unixepoch('subsec') - seen_at) * 1000000 AS INTEGER),
     CASE WHEN expires_at > unixepoch('subsec') THEN paused ELSE '[]' END
 FROM posthaste_relay
 ORDER BY name, id

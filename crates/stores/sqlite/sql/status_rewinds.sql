@@ -1,9 +1,9 @@
--- status_rewinds: the latest times at which the log was found to have gone back, ?1 at most.
+-- status_rewinds: the latest times at which the log was found to have gone back, :limit at most.
 -- Concurrency: reads a snapshot. Index: primary key, backwards.
 SELECT
     route,
-    unixepoch('subsec') - at,
+    CAST((unixepoch('subsec') - at) * 1000000 AS INTEGER),
     relay
 FROM posthaste_rewind
 ORDER BY n DESC
-LIMIT ?1
+LIMIT :limit

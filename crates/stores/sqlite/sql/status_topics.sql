@@ -2,7 +2,8 @@
 -- Concurrency: reads a snapshot, waits for nobody. Index: primary key (from its end).
 SELECT
     topic,
-    count(*) AS messages
+    count(*)
 FROM (SELECT topic FROM posthaste_outbox ORDER BY seq DESC LIMIT 10000)
 GROUP BY topic
-ORDER BY topic
+ORDER BY count(*) DESC, topic
+LIMIT 100

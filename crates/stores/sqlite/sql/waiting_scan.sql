@@ -1,13 +1,13 @@
--- waiting_scan: the next ?4 rows after seq ?1, up to seq ?2, whose topic, in hex, is in the JSON array
--- ?3.
+-- waiting_scan: the next :limit rows after seq :after, up to seq :end, whose topic, in hex, is in the JSON array
+-- :topics.
 -- Concurrency: in the transaction that changes a route's topics. Index: primary key (range).
 SELECT
     seq,
-    topic,
-    key
+    key,
+    NULL
 FROM posthaste_outbox
-WHERE seq > ?1
-    AND seq <= ?2
-    AND hex(topic) IN (SELECT value FROM json_each(?3))
+WHERE seq > :after
+    AND seq <= :end
+    AND hex(topic) IN (SELECT value FROM json_each(:topics))
 ORDER BY seq
-LIMIT ?4
+LIMIT :limit

@@ -1,8 +1,8 @@
--- waiting_topics: every topic in the log up to seq ?1, and its bytes in hex.
+-- waiting_topics: every topic in the log up to seq :end, and its bytes in hex.
 -- Concurrency: in the transaction that changes a route's topics. Index: primary key; reads the log
 -- once, without payloads.
 SELECT DISTINCT
     topic,
-    hex(topic) AS hex
+    hex(topic)
 FROM posthaste_outbox
-WHERE seq <= ?1
+WHERE seq <= :end

@@ -1,9 +1,10 @@
 //! Enqueueing in the caller's own transaction: the message is there if and only if that commits.
 
 use posthaste_core::{Message, StoreError};
+use posthaste_store_sql::{Dialect, Fault, Reuse, Session, headers_to_json};
 use sqlx::{Connection, QueryBuilder, SqliteConnection};
 
-use crate::{error::Fault, row::headers_to};
+use crate::{Sqlite, error::fault};
 
 /// Values a row has, and values a statement may have in all.
 const BINDS_PER_MESSAGE: usize = 7;
@@ -21,10 +22,16 @@ const MESSAGES_PER_STATEMENT_MAX: usize = BINDS_MAX / BINDS_PER_MESSAGE;
 /// where SQLite has rolled the transaction back. Then nothing was enqueued. After any other error roll
 /// the transaction back.
 pub async fn enqueue(conn: &mut SqliteConnection, messages: &[Message]) -> Result<(), StoreError> {
-    if conn.is_in_transaction() && !is_transaction_there(conn).await {
+    if !conn.is_in_transaction() {
+        return Err(Fault::no_transaction().of("enqueue"));
+    }
+    if !is_transaction_there(conn).await {
         return Err(StoreError::not_committed("enqueue"));
     }
-    append(conn, messages).await.map_err(|fault| fault.into_error("enqueue"))
+    let (dialect, reuse) = (Sqlite::shared(), Reuse::Named);
+    let mut session = Session { dialect, connection: conn, reuse };
+    let inserted = posthaste_store_sql::insert(&mut session, messages).await;
+    inserted.map_err(|fault| fault.of("enqueue"))
 }
 
 /// Whether the transaction that the driver counts is still there.
@@ -37,36 +44,28 @@ async fn is_transaction_there(conn: &mut SqliteConnection) -> bool {
     begin.is_err()
 }
 
-/// The same, for a transaction of the store's own.
-pub(crate) async fn append(conn: &mut SqliteConnection, messages: &[Message]) -> Result<(), Fault> {
-    if !conn.is_in_transaction() {
-        return Err(Fault::refused(
-            "not inside a transaction: begin one, write your rows and the messages in it, then \
-             commit",
-        ));
-    }
-    for message in messages {
-        message.validate().map_err(|invalid| Fault::refused(invalid.to_string()))?;
-    }
+/// Inserts messages that are valid, in their order.
+pub(crate) async fn insert(
+    session: &mut Session<'_, Sqlite>,
+    messages: &[Message],
+) -> Result<(), Fault> {
+    let text = session.dialect.texts().get("enqueue");
+    let text = text.ok_or_else(|| Fault::internal("no statement `enqueue`"))?;
     for chunk in messages.chunks(MESSAGES_PER_STATEMENT_MAX) {
-        insert(conn, chunk).await?;
+        let mut statement = QueryBuilder::new(text.sql.as_str());
+        statement.push_values(chunk, |mut row, message| {
+            row.push_bind(message.id.to_string())
+                .push_bind(message.topic.as_str())
+                .push_bind(message.key.as_deref())
+                .push_bind(message.event_type.as_deref())
+                .push_bind(headers_to_json(&message.headers))
+                .push_bind(message.content_type.as_str())
+                .push_bind(message.payload.as_ref());
+        });
+        // Only the statement for one message is worth keeping: the others differ in length.
+        let is_common = chunk.len() == 1;
+        let insert = statement.build().persistent(is_common);
+        insert.execute(&mut *session.connection).await.map_err(fault)?;
     }
-    Ok(())
-}
-
-async fn insert(conn: &mut SqliteConnection, messages: &[Message]) -> Result<(), sqlx::Error> {
-    let mut statement = QueryBuilder::new(include_str!("../sql/enqueue.sql"));
-    statement.push_values(messages, |mut row, message| {
-        row.push_bind(message.id.to_string())
-            .push_bind(message.topic.as_str())
-            .push_bind(message.key.as_deref())
-            .push_bind(message.event_type.as_deref())
-            .push_bind(headers_to(&message.headers))
-            .push_bind(message.content_type.as_str())
-            .push_bind(message.payload.as_ref());
-    });
-    // Only the statement for one message is worth keeping: the others differ in length.
-    let is_common = messages.len() == 1;
-    statement.build().persistent(is_common).execute(conn).await?;
     Ok(())
 }

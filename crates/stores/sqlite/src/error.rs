@@ -1,50 +1,12 @@
 //! From SQLite's errors to ours: one total function, and the rules behind the table's constraints.
 
-use std::{fmt::Display, time::Duration};
-
 use posthaste_core::{StoreError, StoreErrorKind};
+use posthaste_store_sql::{Condition, Fault};
 use sqlx::error::DatabaseError;
 
-/// What stopped a piece of work, before it is known which operation it belonged to.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// The driver failed: the connection is not used again.
-    Driver(sqlx::Error),
-    /// The deadline passed: the connection may still be at work and is not used again.
-    Late(Duration),
-    /// The store itself refuses; nothing is wrong with the connection.
-    Store(StoreErrorKind, String),
-}
-
-impl Fault {
-    /// A refusal of kind `Refused`.
-    pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Self::Store(StoreErrorKind::Refused, message.into())
-    }
-
-    /// A stored value that this program cannot have written.
-    pub(crate) fn unreadable(what: &str, why: impl Display) -> Self {
-        Self::Store(StoreErrorKind::Internal, format!("the stored {what} cannot be read: {why}"))
-    }
-
-    /// The error of the port.
-    pub(crate) fn into_error(self, operation: &'static str) -> StoreError {
-        match self {
-            Self::Driver(error) => store_error(operation, error),
-            Self::Late(deadline) => StoreError::new(
-                StoreErrorKind::Unavailable,
-                operation,
-                format!("not done within {deadline:?}; the database is overloaded or locked"),
-            ),
-            Self::Store(kind, message) => StoreError::new(kind, operation, message),
-        }
-    }
-}
-
-impl From<sqlx::Error> for Fault {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Driver(error)
-    }
+/// The engine's failure for an error of the driver: the connection is not used again.
+pub(crate) fn fault(error: sqlx::Error) -> Fault {
+    Fault::driver(store_error("", error), Condition::Doubtful)
 }
 
 /// Whether another connection was in the way.
@@ -89,8 +51,8 @@ fn of_database(error: &dyn DatabaseError) -> (StoreErrorKind, String) {
     const BUSY_SNAPSHOT: i32 = 517;
     let code = code(error);
     let (kind, message) = match (code, code & 0xff) {
-        (_, 1) if error.message().starts_with("no such table: posthaste_") => {
-            (SchemaMissing, "the tables of Posthaste are not there; run `posthaste migrate`")
+        (_, 1) if is_table_missing(error.message()) => {
+            (SchemaMissing, "the tables are not there; run `posthaste migrate`")
         }
         (_, 3 | 23) => (Denied, "the database may not be used like this by this user"),
         (BUSY_SNAPSHOT, _) => (
@@ -113,6 +75,13 @@ fn of_database(error: &dyn DatabaseError) -> (StoreErrorKind, String) {
         _ => (Internal, "SQLite failed in an unforeseen way; its own error says how"),
     };
     (kind, message.to_owned())
+}
+
+/// Whether a table of ours is missing, whatever its prefix.
+fn is_table_missing(message: &str) -> bool {
+    let tables = ["outbox", "route", "lease", "progress", "relay", "parked", "inbox", "migration"];
+    let table = message.strip_prefix("no such table: ");
+    table.is_some_and(|table| tables.iter().any(|ours| table.contains(&format!("_{ours}"))))
 }
 
 /// The extended result code.

@@ -1,9 +1,9 @@
 //! Settings worth a look, and whether the database can be written.
 
 use posthaste_core::Finding;
-use sqlx::SqliteConnection;
+use posthaste_store_sql::{Fault, Session};
 
-use crate::{error::Fault, migrate};
+use crate::Sqlite;
 
 /// Below this, a writer that meets another gives up too soon.
 const BUSY_TIMEOUT_MILLIS_MIN: i64 = 5000;
@@ -11,18 +11,19 @@ const BUSY_TIMEOUT_MILLIS_MIN: i64 = 5000;
 /// `PRAGMA synchronous` from which on a commit is on the disk when it returns.
 const SYNCHRONOUS_FULL: i64 = 2;
 
-/// Fails unless the tables are of this program's version and can be written.
-pub(crate) async fn check(conn: &mut SqliteConnection) -> Result<(), Fault> {
-    migrate::check(conn).await?;
-    // Only writing tells: permissions, the URL and the file system all have a say.
-    sqlx::query(include_str!("../sql/check_write.sql")).execute(conn).await?;
+/// Fails unless the file can be written. Only writing tells: permissions, the URL and the file system all
+/// have a say.
+pub(crate) async fn check(session: &mut Session<'_, Sqlite>) -> Result<(), Fault> {
+    session.own("check_write", &[]).await?;
     Ok(())
 }
 
-pub(crate) async fn examine(conn: &mut SqliteConnection) -> Result<Vec<Finding>, Fault> {
-    type Settings = (String, i64, i64, i64, i64);
-    let (journal_mode, synchronous, busy_timeout_millis, file_bytes, free_bytes): Settings =
-        sqlx::query_as(include_str!("../sql/examine.sql")).fetch_one(conn).await?;
+pub(crate) async fn examine(session: &mut Session<'_, Sqlite>) -> Result<Vec<Finding>, Fault> {
+    let settings = session.own("examine", &[]).await?;
+    let settings = settings.rows.first().ok_or_else(|| Fault::internal("no settings"))?;
+    let (journal_mode, synchronous) = (settings.string(0)?, settings.number::<i64>(1)?);
+    let busy_timeout_millis: i64 = settings.number(2)?;
+    let (file_bytes, free_bytes) = (settings.number::<i64>(3)?, settings.number::<i64>(4)?);
     Ok(vec![
         finding(
             journal_mode == "wal",

@@ -9,9 +9,8 @@ use std::{
 };
 
 use posthaste_core::{Lineage, StoreErrorKind};
+use posthaste_store_sql::Fault;
 use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
-
-use crate::error::Fault;
 
 /// The path of an outbox, and the file found there.
 #[derive(Clone, Debug)]
@@ -53,7 +52,7 @@ impl File {
                     "the file {} was replaced while this program has it open; restart the program",
                     self.path.display()
                 );
-                Err(Fault::Store(StoreErrorKind::Unavailable, message))
+                Err(Fault::new(StoreErrorKind::Unavailable, message))
             }
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
--- purge_routes: every route's topics.
+-- read_topics: every route's topics.
 -- Concurrency: reads a snapshot, waits for nobody. Index: none (one row a route).
 SELECT topics
 FROM posthaste_route

@@ -1,7 +1,7 @@
--- acquire_position: how far a shard has read.
+-- read_position: how far a shard has read.
 -- Concurrency: in the transaction that takes the lease, or its holder's. Index: primary key (its last entry).
 SELECT position
 FROM posthaste_progress
-WHERE route = ?1 AND shard = ?2
+WHERE route = :route AND shard = :shard
 ORDER BY epoch DESC, n DESC
 LIMIT 1
