@@ -1,5 +1,6 @@
 //! Daily work, the same for people and for CI: `cargo xtask test | tidy | ci | soak`.
 
+mod dialects;
 mod programs;
 mod soak;
 mod steps;

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use crate::cargo;
+use crate::{cargo, dialects};
 
 /// Longest file, tests aside.
 const LINES_MAX: usize = 600;
@@ -65,6 +65,7 @@ pub(crate) fn run() -> anyhow::Result<bool> {
         Ok(page) => codes_agree(&codes, &error_codes(&page), &mut problems),
         Err(error) => problems.push(format!("{ERRORS_PAGE}: {error}")),
     }
+    dialects::check(&mut problems)?;
     for problem in &problems {
         println!("{problem}");
     }

@@ -3,8 +3,8 @@
 -- messages of it there were.
 -- Concurrency: reads a snapshot; complete once the lease is taken. Index: posthaste_parked_key, in order.
 SELECT
-    held.key,
-    min(held.bucket) % :of = :index,
+    page.key,
+    min(page.bucket) % :of = :index,
     count(*)
 FROM (
     SELECT
@@ -16,6 +16,6 @@ FROM (
         AND key > :after
         AND (state = 'retrying' OR blocks = 1)
     ORDER BY key, seq
-    LIMIT :limit) AS held
-GROUP BY held.key
-ORDER BY held.key
+    LIMIT :limit) AS page
+GROUP BY page.key
+ORDER BY page.key

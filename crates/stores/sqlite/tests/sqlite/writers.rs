@@ -128,14 +128,14 @@ async fn transaction_that_read_too_early_is_told_what_to_do() {
 async fn call_ends_at_its_deadline_and_its_connection_with_it() {
     let bed = Bed::fresh().await;
     let store = SqliteStore::connect(&url(&bed)).await.unwrap();
-    let store = store.with_deadline(Duration::from_millis(100));
+    let store = store.deadline(Duration::from_millis(100));
     let message = Message::from_bytes("t", None, "");
 
     let writer = bed.begin().await;
     let late = store.append(std::slice::from_ref(&message)).await;
     assert_eq!(late.unwrap_err().kind, StoreErrorKind::Unavailable);
     drop(writer);
-    let store = store.with_deadline(Duration::from_secs(60));
+    let store = store.deadline(Duration::from_secs(60));
     store.append(&[message]).await.unwrap();
     assert_eq!(read_messages(&store).await.len(), 1, "the late one is undone");
 }
