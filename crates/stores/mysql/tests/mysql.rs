@@ -12,7 +12,7 @@ use posthaste_core::{
 };
 use posthaste_fixtures::{Kind as Servers, Options, PATIENCE, Server, eventually};
 use posthaste_store_mysql::{MySql, MySqlStore};
-use posthaste_store_sql::{Dialect, Param, Reuse, Text, Value, params};
+use posthaste_store_sql::{Dialect, Param, Reuse, Row, Scope, Statement, Text, Value, params};
 use sqlx::{Connection, Executor, MySqlConnection, mysql::MySqlPoolOptions};
 use uuid::Uuid;
 
@@ -230,6 +230,22 @@ async fn a_dropped_call_leaves_no_transaction_open() {
         }
     };
     tokio::time::timeout(PATIENCE, all_end).await.expect("every transaction ends");
+    bed.remove().await;
+}
+
+/// The driver does not know of the transaction, so it would not roll it back.
+#[tokio::test]
+async fn a_call_that_panics_closes_its_connection() {
+    let bed = Bed::fresh().await;
+    let store = MySqlStore::new(bed.pool.clone());
+    let call = store.call::<(), ()>("test", Scope::Transaction, (), |session, _| {
+        Box::pin(async move {
+            session.run(Statement::StatusRoutes, &[]).await?;
+            panic!("as it should");
+        })
+    });
+    assert_eq!(call.await.unwrap_err().kind, Kind::Internal);
+    assert_eq!(store.pool().size(), 0, "its transaction is still open");
     bed.remove().await;
 }
 
@@ -480,14 +496,11 @@ async fn plan(bed: &Bed, file: &'static str, given: &[Param<'_>]) -> Vec<Step> {
     let sql = format!("EXPLAIN {}", text.sql);
     let text = Box::leak(Box::new(Text { name: file, sql, params: text.params.clone() }));
     // In the sessions of the store, which are strict.
-    let mut connection = bed.store.pool().acquire().await.unwrap();
+    let mut connection = bed.store.pool().acquire().await.expect("a connection");
     let outcome = MySql::shared().run(&mut connection, text, &values, Reuse::Unnamed).await;
-    let step = |row: &posthaste_store_sql::Row| Step {
-        table: row.string(2).unwrap(),
-        access: row.string(3).unwrap(),
-        key: row.string(5).unwrap(),
-    };
-    outcome.unwrap().rows.iter().map(step).collect()
+    let cell = |row: &Row, index| row.string(index).expect("a text");
+    let step = |row: &Row| Step { table: cell(row, 2), access: cell(row, 3), key: cell(row, 5) };
+    outcome.expect("a plan").rows.iter().map(step).collect()
 }
 
 /// A list of ids or seqs is looked up one by one; pages of keys and letters are read in order.
