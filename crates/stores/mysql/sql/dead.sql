@@ -1,7 +1,7 @@
--- dead: dead letters, or those in another state ?, that match the filter (route ?, JSON array of ids ?
--- thrice, topic ?, class ?, each NULL for any, and each but the ids given twice), discarded ones only
--- by id (dead or not ? again); the first ? of them.
--- Concurrency: reads. Index: posthaste_parked_state, or posthaste_parked_id.
+-- dead: the first :limit parked messages in state :state that match the filter (route :route, JSON array
+-- :ids, topic :topic, class of the last error :class, each NULL for any). Where dead ones are asked for
+-- by their ids, discarded ones come as well.
+-- Concurrency: reads. Index: posthaste_parked_dead, or posthaste_parked_id.
 SELECT
     parked.seq,
     parked.id,
@@ -32,20 +32,20 @@ FROM (
         route,
         seq
     FROM posthaste_parked
-    WHERE (state = ? OR (state = 'discarded' AND ? = 'dead' AND ? IS NOT NULL))
-        AND (? IS NULL OR route = ?)
+    WHERE (state = :state OR (state = 'discarded' AND :state = 'dead' AND :ids IS NOT NULL))
+        AND (:route IS NULL OR route = :route)
         AND (
-            ? IS NULL
+            :ids IS NULL
             OR id IN (
                 SELECT wanted.id
                 FROM JSON_TABLE(
-                    ?,
+                    :ids,
                     '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')
                 ) AS wanted))
-        AND (? IS NULL OR topic = ?)
-        AND (? IS NULL OR last_error_class = ?)
+        AND (:topic IS NULL OR topic = :topic)
+        AND (:class IS NULL OR last_error_class = :class)
     ORDER BY seq, route
-    LIMIT ?
+    LIMIT :limit
 ) AS matching
 STRAIGHT_JOIN posthaste_parked AS parked FORCE INDEX (PRIMARY)
     ON parked.route = matching.route AND parked.seq = matching.seq

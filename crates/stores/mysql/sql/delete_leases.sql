@@ -1,5 +1,5 @@
--- delete_leases: ends every lease of route ?, for a new layout.
+-- delete_leases: removes every lease of route :route, for a new layout.
 -- Concurrency: with route and leases locked; whoever waits for a row finds it gone.
 -- Index: primary key (range).
 DELETE FROM posthaste_lease
-WHERE route = ?
+WHERE route = :route

@@ -1,5 +1,5 @@
--- due_messages: the parked messages of the seqs in the JSON array ?, of route ?.
--- Concurrency: reads; what was settled since due_heads is left out. Index: primary key.
+-- due_messages: the retrying messages of the seqs in the JSON array :seqs, of route :route.
+-- Concurrency: reads; messages that were settled since due_heads are left out. Index: primary key.
 SELECT
     parked.seq,
     parked.id,
@@ -14,7 +14,7 @@ SELECT
     parked.unknowns,
     parked.redriven,
     TIMESTAMPDIFF(MICROSECOND, parked.created_at, UTC_TIMESTAMP(6))
-FROM JSON_TABLE(?, '$[*]' COLUMNS (seq BIGINT PATH '$')) AS due
+FROM JSON_TABLE(:seqs, '$[*]' COLUMNS (seq BIGINT PATH '$')) AS due
 STRAIGHT_JOIN posthaste_parked AS parked FORCE INDEX (PRIMARY)
-    ON parked.route = ? AND parked.seq = due.seq
+    ON parked.route = :route AND parked.seq = due.seq
 WHERE parked.state = 'retrying'

@@ -1,8 +1,8 @@
--- fence_leases: ends every lease of route ?, whoever holds it.
+-- fence_leases: ends every lease of route :route, whoever holds it.
 -- Concurrency: with route and leases locked. Index: primary key (range).
 UPDATE posthaste_lease
 SET
     relay = NULL,
     epoch = epoch + 1,
     expires_at = NULL
-WHERE route = ?
+WHERE route = :route

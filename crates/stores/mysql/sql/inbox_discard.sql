@@ -1,21 +1,21 @@
--- inbox_discard: given up by ? because of ?: dead letters that match the filter (consumer ?, JSON
--- array of ids ?, topic ?, class ?, each NULL for any and given twice).
+-- inbox_discard: :by gives up, because of :why, the dead letters that match the filter (consumer :route,
+-- JSON array :ids, topic :topic, class of the last error :class, each NULL for any).
 -- Concurrency: row locks. Index: primary key, or posthaste_inbox_dead_state.
 UPDATE posthaste_inbox_dead
 SET
     state = 'discarded',
     state_at = UTC_TIMESTAMP(6),
-    acted_by = ?,
-    acted_why = ?
+    acted_by = :by,
+    acted_why = :why
 WHERE state = 'dead'
-    AND (? IS NULL OR consumer = ?)
+    AND (:route IS NULL OR consumer = :route)
     AND (
-        ? IS NULL
+        :ids IS NULL
         OR id IN (
             SELECT wanted.id
             FROM JSON_TABLE(
-                ?,
+                :ids,
                 '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')
             ) AS wanted))
-    AND (? IS NULL OR topic = ?)
-    AND (? IS NULL OR last_error_class = ?)
+    AND (:topic IS NULL OR topic = :topic)
+    AND (:class IS NULL OR last_error_class = :class)

@@ -1,5 +1,5 @@
--- inbox_due: redriven dead letters of consumer ?, ? at most.
--- Concurrency: reads; handling one removes it first. Index: posthaste_inbox_dead_state.
+-- inbox_due: redriven dead letters of consumer :consumer, :limit at most.
+-- Concurrency: reads; whoever handles one removes it first. Index: posthaste_inbox_dead_state.
 SELECT
     COALESCE(seq, 0),
     id,
@@ -15,6 +15,6 @@ SELECT
     source,
     seq
 FROM posthaste_inbox_dead
-WHERE consumer = ? AND state = 'retrying'
+WHERE consumer = :consumer AND state = 'retrying'
 ORDER BY state_at, id
-LIMIT ?
+LIMIT :limit

@@ -1,4 +1,4 @@
--- inbox_forget_pages: pages of log ? of consumer ?.
--- Concurrency: its lanes are removed by this transaction before. Index: primary key.
+-- inbox_forget_pages: removes the pages of log :log of consumer :consumer.
+-- Concurrency: this transaction has removed its lanes. Index: primary key.
 DELETE FROM posthaste_inbox_page
-WHERE consumer = ? AND log = ?
+WHERE consumer = :consumer AND log = UNHEX(REPLACE(:log, '-', ''))

@@ -1,6 +1,6 @@
--- inbox_letters: dead letters of consumers that match the filter (JSON array of ids ?, consumer ?,
--- ids ?, topic ?, class ?, each NULL for any, and all but the first given twice), discarded ones only
--- by id; the first ? of them.
+-- inbox_letters: the first :limit dead letters of consumers that match the filter (consumer :route, JSON
+-- array :ids, topic :topic, class of the last error :class, each NULL for any), discarded ones only by
+-- id.
 -- Concurrency: reads. Index: primary key, or posthaste_inbox_dead_state.
 SELECT
     COALESCE(seq, 0),
@@ -13,9 +13,9 @@ SELECT
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', dead_at),
     payload,
     attempts,
-    CAST(0 AS UNSIGNED),
+    0,
     redriven,
-    CAST(NULL AS SIGNED),
+    NULL,
     consumer,
     state,
     first_error_class,
@@ -28,17 +28,17 @@ SELECT
     acted_by,
     acted_why
 FROM posthaste_inbox_dead
-WHERE (state = 'dead' OR (state = 'discarded' AND ? IS NOT NULL))
-    AND (? IS NULL OR consumer = ?)
+WHERE (state = 'dead' OR (state = 'discarded' AND :ids IS NOT NULL))
+    AND (:route IS NULL OR consumer = :route)
     AND (
-        ? IS NULL
+        :ids IS NULL
         OR id IN (
             SELECT wanted.id
             FROM JSON_TABLE(
-                ?,
+                :ids,
                 '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')
             ) AS wanted))
-    AND (? IS NULL OR topic = ?)
-    AND (? IS NULL OR last_error_class = ?)
+    AND (:topic IS NULL OR topic = :topic)
+    AND (:class IS NULL OR last_error_class = :class)
 ORDER BY dead_at, consumer, id
-LIMIT ?
+LIMIT :limit

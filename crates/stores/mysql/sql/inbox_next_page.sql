@@ -1,10 +1,15 @@
--- inbox_next_page: the page after the first ? of those from ? to ?, of consumer ?, log ?, lane ?, topic ?,
--- shard ? of ?.
+-- inbox_next_page: the number of the page behind the first :limit pages from :first to :last, of consumer
+-- :consumer, log :log, lane :lane, topic :topic, shard :index of :of.
 -- Concurrency: the lane is locked by this transaction. Index: primary key.
 SELECT number
 FROM posthaste_inbox_page
-WHERE consumer = ? AND log = ? AND lane = ? AND topic = ? AND shards = ? AND shard = ?
-    AND number BETWEEN ? AND ?
+WHERE consumer = :consumer
+    AND log = UNHEX(REPLACE(:log, '-', ''))
+    AND lane = :lane
+    AND topic = :topic
+    AND shards = :of
+    AND shard = :index
+    AND number BETWEEN :first AND :last
 ORDER BY number
 LIMIT 1
-OFFSET ?
+OFFSET :limit

@@ -1,5 +1,11 @@
--- inbox_remove_pages: pages from ? to ?, of consumer ?, log ?, lane ?, topic ?, shard ? of ?.
+-- inbox_remove_pages: removes the pages from :first to :last, of consumer :consumer, log :log, lane :lane,
+-- topic :topic, shard :index of :of.
 -- Concurrency: the lane is locked by this transaction. Index: primary key.
 DELETE FROM posthaste_inbox_page
-WHERE consumer = ? AND log = ? AND lane = ? AND topic = ? AND shards = ? AND shard = ?
-    AND number BETWEEN ? AND ?
+WHERE consumer = :consumer
+    AND log = UNHEX(REPLACE(:log, '-', ''))
+    AND lane = :lane
+    AND topic = :topic
+    AND shards = :of
+    AND shard = :index
+    AND number BETWEEN :first AND :last

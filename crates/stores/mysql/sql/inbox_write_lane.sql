@@ -1,10 +1,14 @@
--- inbox_write_lane: watermark ? and counts ?, ?, ? to add, of consumer ?, log ?, lane ?, topic ?.
+-- inbox_write_lane: writes watermark :watermark and adds the counts :handled, :reordered and :impossible,
+-- of consumer :consumer, log :log, lane :lane, topic :topic.
 -- Concurrency: the row is locked by this transaction. Index: primary key.
 UPDATE posthaste_inbox_lane
 SET
-    watermark = ?,
-    handled = handled + ?,
-    reordered = reordered + ?,
-    impossible = impossible + ?,
+    watermark = :watermark,
+    handled = handled + :handled,
+    reordered = reordered + :reordered,
+    impossible = impossible + :impossible,
     at = UTC_TIMESTAMP(6)
-WHERE consumer = ? AND log = ? AND lane = ? AND topic = ?
+WHERE consumer = :consumer
+    AND log = UNHEX(REPLACE(:log, '-', ''))
+    AND lane = :lane
+    AND topic = :topic

@@ -1,4 +1,4 @@
--- insert_progress: one position (?, seq ?) for every lease of route ?.
+-- insert_progress: one position (:position, seq :seq) for every lease of route :route.
 -- Concurrency: with route and leases locked. Index: primary key.
 INSERT INTO posthaste_progress (route, shard, epoch, n, position, seq, at)
 SELECT
@@ -6,8 +6,8 @@ SELECT
     shard,
     epoch,
     1,
-    ?,
-    ?,
+    :position,
+    :seq,
     UTC_TIMESTAMP(6)
 FROM posthaste_lease
-WHERE route = ?
+WHERE route = :route

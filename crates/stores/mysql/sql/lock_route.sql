@@ -1,4 +1,4 @@
--- lock_route: what is known about route ?, and nobody else changes it until this transaction ends.
+-- lock_route: what is known about route :route; nobody else changes it until this transaction ends.
 -- Concurrency: always locked before the route's leases. Index: primary key.
 SELECT
     topics,
@@ -6,5 +6,5 @@ SELECT
     resizing_to,
     barrier
 FROM posthaste_route
-WHERE name = ?
+WHERE name = :route
 FOR UPDATE

@@ -1,4 +1,5 @@
--- mark_lease: repeats the latest position of a shard in its journal, under epoch ? (route ?, shard ?).
+-- mark_lease: repeats the latest position of shard :shard of route :route in its journal, under epoch
+-- :epoch.
 -- Concurrency: with the lease locked. It takes the place of the next settlement of that epoch. Nodes
 -- of a Galera cluster do not share locks: a settlement that another node has committed, and that has
 -- not arrived here, collides with it, and one of the two is undone. Index: primary keys.
@@ -35,6 +36,6 @@ SELECT
         ),
         0),
     UTC_TIMESTAMP(6)
-FROM (SELECT CAST(? AS SIGNED) AS epoch) AS given
+FROM (SELECT CAST(:epoch AS SIGNED) AS epoch) AS given
 STRAIGHT_JOIN posthaste_lease AS lease
-WHERE lease.route = ? AND lease.shard = ?
+WHERE lease.route = :route AND lease.shard = :shard

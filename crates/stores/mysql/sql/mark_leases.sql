@@ -1,4 +1,4 @@
--- mark_leases: as mark_lease, for every shard of route ?, under the epoch that its lease has.
+-- mark_leases: as mark_lease, for every shard of route :route, under the epoch that its lease has.
 -- Concurrency: as mark_lease, with the leases locked. Index: primary keys.
 INSERT INTO posthaste_progress (route, shard, epoch, n, position, seq, at)
 SELECT
@@ -34,4 +34,4 @@ SELECT
         0),
     UTC_TIMESTAMP(6)
 FROM posthaste_lease AS lease
-WHERE lease.route = ?
+WHERE lease.route = :route

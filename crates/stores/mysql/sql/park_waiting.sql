@@ -1,12 +1,12 @@
--- park_waiting: puts rows of the log aside for route ?, which takes their topics only now; ? is a
--- JSON array of [seq, bucket]. One that is there already stays as it is. Who of a key is tried first
--- is settled afterwards (order_keys).
+-- park_waiting: puts rows of the log aside for route :route, which takes their topics only now;
+-- :rows is a JSON array of [seq, bucket]. A message that is parked already stays as it is. Which message
+-- of a key is tried first is decided afterwards (hold_followers, promote_heads).
 -- Concurrency: with route and leases locked. Index: primary key (one lookup a row).
 INSERT INTO posthaste_parked (
     route, seq, bucket, id, topic, `key`, `type`, headers, content_type, created_at,
     state, parked_at, state_at, next_attempt_at, payload_bytes, payload)
 SELECT
-    ?,
+    :route,
     log.seq,
     waiting.bucket,
     log.id,
@@ -22,6 +22,6 @@ SELECT
     IF(log.`key` IS NULL, UTC_TIMESTAMP(6), NULL),
     log.payload_bytes,
     log.payload
-FROM JSON_TABLE(?, '$[*]' COLUMNS (seq BIGINT PATH '$[0]', bucket INT PATH '$[1]')) AS waiting
+FROM JSON_TABLE(:rows, '$[*]' COLUMNS (seq BIGINT PATH '$[0]', bucket INT PATH '$[1]')) AS waiting
 STRAIGHT_JOIN posthaste_log AS log FORCE INDEX (PRIMARY) ON log.seq = waiting.seq
 ON DUPLICATE KEY UPDATE posthaste_parked.seq = posthaste_parked.seq

@@ -1,10 +1,10 @@
--- purge_discarded_scan: dead letters that were discarded ? microseconds ago or earlier, locked; ? at
+-- purge_discarded_scan: dead letters that were discarded :retention ago or earlier, locked; :limit at
 -- most.
--- Concurrency: skips what somebody has locked. Index: posthaste_parked_state.
+-- Concurrency: skips rows that somebody has locked. Index: posthaste_parked_state.
 SELECT
     route,
     seq
 FROM posthaste_parked
-WHERE state = 'discarded' AND state_at <= UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
-LIMIT ?
+WHERE state = 'discarded' AND state_at <= UTC_TIMESTAMP(6) - INTERVAL :retention MICROSECOND
+LIMIT :limit
 FOR UPDATE SKIP LOCKED

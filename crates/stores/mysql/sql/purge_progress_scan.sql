@@ -1,15 +1,14 @@
--- purge_progress_scan: whether each of the next entries in a journal is older than ? microseconds, and
--- its minute; of route ?, shard ?, from (epoch ?, or the same epoch ? and n ?) on, that one included;
--- ? entries.
+-- purge_progress_scan: whether each of the next :limit entries in the journal of route :route, shard
+-- :shard is older than :retention, and its minute; from entry (:epoch, :n) on, that one included.
 -- Concurrency: reads. Index: primary key (range).
 SELECT
     epoch,
     n,
-    at <= UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND,
+    at <= UTC_TIMESTAMP(6) - INTERVAL :retention MICROSECOND,
     TIMESTAMPDIFF(MINUTE, '1970-01-01 00:00:00', at)
 FROM posthaste_progress
-WHERE route = ?
-    AND shard = ?
-    AND (epoch > ? OR (epoch = ? AND n >= ?))
+WHERE route = :route
+    AND shard = :shard
+    AND (epoch > :epoch OR (epoch = :epoch AND n >= :n))
 ORDER BY epoch, n
-LIMIT ?
+LIMIT :limit

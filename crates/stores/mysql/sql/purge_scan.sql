@@ -1,9 +1,9 @@
--- purge_scan: the topics of the next rows after seq ?, up to seq ?; ? at most.
+-- purge_scan: the topics of the next rows after seq :after, up to seq :floor; :limit at most.
 -- Concurrency: reads, waits for nobody. Index: primary key (range).
 SELECT
     seq,
     topic
 FROM posthaste_log
-WHERE seq > ? AND seq <= ?
+WHERE seq > :after AND seq <= :floor
 ORDER BY seq
-LIMIT ?
+LIMIT :limit

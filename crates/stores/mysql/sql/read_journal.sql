@@ -1,7 +1,8 @@
--- read_journal: the latest position of a shard (route ?, shard ?) up to seq ?.
+-- read_journal: the positions of route :route, shard :shard up to seq :end, the latest first, :limit at
+-- most.
 -- Concurrency: in the transaction that takes the lease. Index: primary key, backwards.
 SELECT position
 FROM posthaste_progress
-WHERE route = ? AND shard = ? AND seq <= ?
+WHERE route = :route AND shard = :shard AND seq <= :end
 ORDER BY epoch DESC, n DESC
-LIMIT 1
+LIMIT :limit

@@ -1,5 +1,8 @@
--- read_log: the identity of the log of route ?.
+-- read_log: the identity of the log of route :route. There are no timelines, so the second column is
+-- empty.
 -- Concurrency: reads. Index: primary key.
-SELECT log
+SELECT
+    log,
+    ''
 FROM posthaste_identity
-WHERE route = ?
+WHERE route = :route

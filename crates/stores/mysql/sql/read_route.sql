@@ -1,4 +1,4 @@
--- read_route: what is known about route ?.
+-- read_route: what is known about route :route.
 -- Concurrency: reads; most registrations find that nothing changes. Index: primary key.
 SELECT
     topics,
@@ -6,4 +6,4 @@ SELECT
     resizing_to,
     barrier
 FROM posthaste_route
-WHERE name = ?
+WHERE name = :route

@@ -1,4 +1,4 @@
--- record_rewind: notes that relay ? found the log of route ? to have gone back in time.
+-- record_rewind: notes that relay :relay found the log of route :route to have gone back in time.
 -- Concurrency: appends. Index: primary key.
 INSERT INTO posthaste_rewind (relay, route, at)
-VALUES (?, ?, UTC_TIMESTAMP(6))
+VALUES (:relay, :route, UTC_TIMESTAMP(6))

@@ -1,7 +1,7 @@
--- release_own: ends a lease of this relay, whatever its epoch (route ?, shard ?, relay ?).
--- Concurrency: nothing of it is in flight. Index: primary key.
+-- release_own: ends the lease of route :route, shard :shard, if relay :relay holds it, whatever its epoch.
+-- Concurrency: no settlement of it is in flight. Index: primary key.
 UPDATE posthaste_lease
 SET
     relay = NULL,
     expires_at = NULL
-WHERE route = ? AND shard = ? AND relay = ?
+WHERE route = :route AND shard = :shard AND relay = :relay

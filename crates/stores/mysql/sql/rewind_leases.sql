@@ -1,9 +1,9 @@
--- rewind_leases: ends every lease, with epochs above ?, which was granted in a history that this server
--- does not have; of route ?.
+-- rewind_leases: ends every lease of route :route, with epochs above :epoch, which was granted in a
+-- history that this server does not have.
 -- Concurrency: with route and leases locked. Index: primary key (range).
 UPDATE posthaste_lease
 SET
     relay = NULL,
     expires_at = NULL,
-    epoch = GREATEST(epoch, ?) + 1
-WHERE route = ?
+    epoch = GREATEST(epoch, :epoch) + 1
+WHERE route = :route

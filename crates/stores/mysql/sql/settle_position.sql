@@ -1,8 +1,9 @@
--- settle_position: appends progress (position ?, seq ?) if the lease is still the holder's (route ?,
--- shard ?, relay ?, epoch ?) and the log is the one it was granted in; no row where it is not. The log is
--- if there is no evidence (? IS NULL), or if its end is not below seq ?, the shard's journal does not end
--- before (epoch ?, the same ?, n ?; ? is 0 where nothing was written yet), and message ? is
--- at ?, or was passed (?, the same seq; again: ?).
+-- settle_position: appends progress (position :position, seq :seq) to the journal of route :route, shard
+-- :shard, if relay :relay still holds the lease with epoch :epoch and the log is the one that the lease
+-- was granted in; appends nothing where it is not. The log is that one if there is no evidence (:entry_n is
+-- NULL), or if its end is not below :seq, the shard's journal does not end before (:entry_epoch, :entry_n;
+-- the epoch is 0 where nothing was written yet), and message :witness_id is at :witness_seq, or was
+-- passed.
 -- Concurrency: as fence. Appends only, so a long-running reader makes it no slower.
 -- Index: primary keys.
 INSERT INTO posthaste_progress (route, shard, epoch, n, position, seq, at)
@@ -19,31 +20,40 @@ SELECT
                 AND earlier.epoch = lease.epoch
         ),
         0) + 1,
-    ?,
-    ?,
+    :position,
+    :seq,
     UTC_TIMESTAMP(6)
 FROM posthaste_lease AS lease
-WHERE lease.route = ? AND lease.shard = ? AND lease.relay = ? AND lease.epoch = ?
-    AND (? IS NULL OR (
-        (SELECT seq FROM posthaste_sequencer WHERE one = 1) >= ?
+WHERE lease.route = :route
+    AND lease.shard = :shard
+    AND lease.relay = :relay
+    AND lease.epoch = :epoch
+    AND (:entry_n IS NULL OR (
+        (SELECT seq FROM posthaste_sequencer WHERE one = 1) >= :seq
         AND COALESCE(
             (
-                SELECT latest.epoch > ? OR (latest.epoch = ? AND latest.n >= ?)
+                SELECT
+                    latest.epoch > :entry_epoch
+                    OR (latest.epoch = :entry_epoch AND latest.n >= :entry_n)
                 FROM posthaste_progress AS latest
                 WHERE latest.route = lease.route AND latest.shard = lease.shard
                 ORDER BY latest.epoch DESC, latest.n DESC
                 LIMIT 1
             ),
-            ? = 0)
+            :entry_epoch = 0)
         AND COALESCE(
-            (SELECT witness.id = ? FROM posthaste_log AS witness WHERE witness.seq = ?),
-            ? <= (
+            (
+                SELECT witness.id = :witness_id
+                FROM posthaste_log AS witness
+                WHERE witness.seq = :witness_seq
+            ),
+            :witness_seq <= (
                 SELECT latest.seq
                 FROM posthaste_progress AS latest
                 WHERE latest.route = lease.route AND latest.shard = lease.shard
                 ORDER BY latest.epoch DESC, latest.n DESC
                 LIMIT 1
             ),
-            ? IS NULL)
+            :witness_seq IS NULL)
     ))
 FOR UPDATE

@@ -1,5 +1,5 @@
--- status_leases: the leases of route ?, their holders unless expired, and how far each shard has
--- read.
+-- status_leases: the shards of route :route: the holder of the lease unless it has expired, its epoch, how
+-- far the shard has read, and the time until the lease expires.
 -- Concurrency: reads. Index: primary keys.
 SELECT
     lease.shard,
@@ -19,5 +19,5 @@ SELECT
         TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lease.expires_at),
         NULL)
 FROM posthaste_lease AS lease
-WHERE lease.route = ?
+WHERE lease.route = :route
 ORDER BY lease.shard

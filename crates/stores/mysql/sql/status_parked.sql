@@ -1,5 +1,5 @@
--- status_parked: parked messages of route ? that are retrying, and that are dead (route ? again),
--- each counted up to 10,000, and for how many microseconds the oldest is retrying (route ? again).
+-- status_parked: parked messages of route :route that are retrying, and that are dead, each counted up to
+-- 10,000, and for how long the oldest of them is retrying.
 -- Concurrency: reads. Index: posthaste_parked_state.
 SELECT
     (
@@ -7,7 +7,7 @@ SELECT
         FROM (
             SELECT 1
             FROM posthaste_parked
-            WHERE route = ? AND state = 'retrying'
+            WHERE route = :route AND state = 'retrying'
             LIMIT 10000) AS retrying
     ),
     (
@@ -15,13 +15,13 @@ SELECT
         FROM (
             SELECT 1
             FROM posthaste_parked
-            WHERE route = ? AND state = 'dead'
+            WHERE route = :route AND state = 'dead'
             LIMIT 10000) AS dead
     ),
     COALESCE(
         (
             SELECT TIMESTAMPDIFF(MICROSECOND, MIN(state_at), UTC_TIMESTAMP(6))
             FROM posthaste_parked FORCE INDEX (posthaste_parked_state)
-            WHERE route = ? AND state = 'retrying'
+            WHERE route = :route AND state = 'retrying'
         ),
         0)

@@ -1,4 +1,4 @@
--- status_rewinds: the latest times at which the log was found to have gone back, ? at most.
+-- status_rewinds: the latest times at which the log was found to have gone back, :limit at most.
 -- Concurrency: reads. Index: primary key, backwards.
 SELECT
     route,
@@ -6,4 +6,4 @@ SELECT
     relay
 FROM posthaste_rewind
 ORDER BY n DESC
-LIMIT ?
+LIMIT :limit

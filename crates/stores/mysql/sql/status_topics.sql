@@ -1,4 +1,4 @@
--- status_topics: the topics of the newest 10,000 messages, and how many have each.
+-- status_topics: the topics of the newest 10,000 messages, and how many have each; the commonest first.
 -- Concurrency: reads, waits for nobody. Index: primary keys (from their ends).
 SELECT
     newest.topic,
@@ -10,4 +10,4 @@ FROM (
     LIMIT 10000
 ) AS newest
 GROUP BY newest.topic
-ORDER BY newest.topic
+ORDER BY COUNT(*) DESC, newest.topic

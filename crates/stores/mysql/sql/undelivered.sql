@@ -1,25 +1,24 @@
--- undelivered: the first parked messages that may still come, of route ?, of ? shards the one of index
--- ?, at most ?: those that retry, then those that are dead, with the same arguments each, then how many
--- in all.
+-- undelivered: the first :limit parked messages that may still come, of route :route, of :of shards the
+-- one of index :index: those that are retrying and those that are dead.
 -- Concurrency: reads; complete where nobody else settles for the shard.
 -- Index: posthaste_parked_undelivered, covering, in order for each state.
 (
     SELECT seq
     FROM posthaste_parked
-    WHERE route = ?
+    WHERE route = :route
         AND state = 'retrying'
-        AND bucket MOD ? = ?
+        AND bucket MOD :of = :index
     ORDER BY seq
-    LIMIT ?
+    LIMIT :limit
 )
 UNION ALL (
     SELECT seq
     FROM posthaste_parked
-    WHERE route = ?
+    WHERE route = :route
         AND state = 'dead'
-        AND bucket MOD ? = ?
+        AND bucket MOD :of = :index
     ORDER BY seq
-    LIMIT ?
+    LIMIT :limit
 )
 ORDER BY seq
-LIMIT ?
+LIMIT :limit

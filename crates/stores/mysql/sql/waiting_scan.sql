@@ -1,14 +1,15 @@
--- waiting_scan: the next rows after seq ?, up to seq ?, whose topic, in hex, is in the JSON array ?;
--- ? at most.
+-- waiting_scan: the next rows of the log after seq :after, up to seq :end, whose topic is in the JSON array
+-- :topics (in hex); :limit at most. Rows have no version.
 -- Concurrency: with route and leases locked. Index: primary key (range).
 SELECT
     seq,
-    `key`
+    `key`,
+    NULL
 FROM posthaste_log
-WHERE seq > ?
-    AND seq <= ?
+WHERE seq > :after
+    AND seq <= :end
     AND topic IN (
         SELECT UNHEX(wanted.hex)
-        FROM JSON_TABLE(?, '$[*]' COLUMNS (hex VARCHAR(512) PATH '$')) AS wanted)
+        FROM JSON_TABLE(:topics, '$[*]' COLUMNS (hex VARCHAR(512) PATH '$')) AS wanted)
 ORDER BY seq
-LIMIT ?
+LIMIT :limit

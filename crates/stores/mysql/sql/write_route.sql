@@ -1,9 +1,10 @@
--- write_route: writes a route's topics ?, shards ?, and the resize under way (to ?, at ?); name ?.
+-- write_route: writes the topics :topics of route :route, its shards :shards, and the resize under way (to
+-- :resizing_to shards, at position :barrier).
 -- Concurrency: with the route's row locked. Index: primary key.
 UPDATE posthaste_route
 SET
-    topics = ?,
-    shards = ?,
-    resizing_to = ?,
-    barrier = ?
-WHERE name = ?
+    topics = :topics,
+    shards = :shards,
+    resizing_to = :resizing_to,
+    barrier = :barrier
+WHERE name = :route

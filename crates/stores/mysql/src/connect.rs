@@ -6,16 +6,14 @@ use posthaste_core::{
     Invalid, StoreError, UrlParameter, UrlValues, check_parameters, misplaced_character,
     several_hosts,
 };
+use posthaste_store_sql::Fault;
 use sqlx::{
     ConnectOptions, Connection, Executor, MySqlConnection, MySqlPool, Row,
     mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode},
 };
 use url::Url;
 
-use crate::{
-    CONNECTIONS_MAX, DEADLINE_DEFAULT,
-    error::{Fault, store_error},
-};
+use crate::{CONNECTIONS_MAX, DEADLINE_DEFAULT, error::store_error};
 
 /// Shorter than the session's `wait_timeout`, so that the pool closes what nobody uses before the
 /// server does.
@@ -125,7 +123,7 @@ pub(crate) async fn connect(options: &MySqlConnectOptions) -> Result<MySqlConnec
     Ok(connection)
 }
 
-/// One plain attempt: a pool keeps trying until its time is up and then says just that, this tells
+/// One plain attempt: a pool keeps trying until its time is up and then says just that; this tells
 /// what is really wrong, at once.
 pub(crate) async fn probe(options: &MySqlConnectOptions) -> Result<(), StoreError> {
     let failed = |error| store_error("connect", error);
@@ -135,7 +133,7 @@ pub(crate) async fn probe(options: &MySqlConnectOptions) -> Result<(), StoreErro
             let _ = connection.map_err(failed)?.close().await;
             Ok(())
         }
-        Err(_) => Err(Fault::TimedOut(DEADLINE_DEFAULT).of("connect")),
+        Err(_) => Err(Fault::timed_out(DEADLINE_DEFAULT).of("connect")),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Enqueueing in the caller's own transaction: the message is there if and only if that commits.
 
 use posthaste_core::{Message, StoreError};
+use posthaste_store_sql::{Dialect, Fault, Reuse, Session, headers_to_json};
 use sqlx::{Connection, MySqlConnection, QueryBuilder};
 
 use crate::{
-    error::{Fault, is_savepoint_missing, store_error},
-    row::headers_to_json,
+    MySql,
+    error::{fault, is_savepoint_missing, store_error},
 };
 
 /// Messages of one statement, at most: a server takes 65,535 values.
@@ -30,36 +31,46 @@ pub async fn enqueue(
     connection: &mut MySqlConnection,
     messages: &[Message],
 ) -> Result<(), StoreError> {
-    if !connection.is_in_transaction() {
-        return Err(Fault::refused(
-            "not inside a transaction: begin one, write the business rows and the message in it, \
-             then commit",
-        )
-        .of("enqueue"));
-    }
-    let check = sqlx::raw_sql(include_str!("../sql/enqueue_check.sql"));
-    match check.execute(&mut *connection).await {
-        Ok(_) => {}
-        Err(error) if is_savepoint_missing(&error) => {
-            return Err(StoreError::not_committed("enqueue"));
-        }
-        Err(error) => return Err(store_error("enqueue", error)),
-    }
-    insert(connection, messages).await.map_err(|fault| fault.of("enqueue"))
+    MySql::shared().enqueue(connection, messages).await
 }
 
-/// Checks and inserts.
+impl MySql {
+    /// As [`enqueue`](crate::enqueue), in the tables of this namespace.
+    ///
+    /// # Errors
+    /// As [`enqueue`](crate::enqueue).
+    pub async fn enqueue(
+        &self,
+        connection: &mut MySqlConnection,
+        messages: &[Message],
+    ) -> Result<(), StoreError> {
+        if !connection.is_in_transaction() {
+            return Err(Fault::no_transaction().of("enqueue"));
+        }
+        let check = sqlx::raw_sql(include_str!("../sql/enqueue_check.sql"));
+        match check.execute(&mut *connection).await {
+            Ok(_) => {}
+            Err(error) if is_savepoint_missing(&error) => {
+                return Err(StoreError::not_committed("enqueue"));
+            }
+            Err(error) => return Err(store_error("enqueue", error)),
+        }
+        let mut session = Session { dialect: self, connection, reuse: Reuse::Named };
+        let inserted = posthaste_store_sql::insert(&mut session, messages).await;
+        inserted.map_err(|fault| fault.of("enqueue"))
+    }
+}
+
+/// Inserts messages that are valid.
 pub(crate) async fn insert(
-    connection: &mut MySqlConnection,
+    session: &mut Session<'_, MySql>,
     messages: &[Message],
 ) -> Result<(), Fault> {
-    for message in messages {
-        message.validate().map_err(|invalid| Fault::refused(invalid.to_string()))?;
-    }
+    let head = session.dialect.own_text("enqueue")?;
     let mut rest = messages;
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(chunk_length(rest));
-        insert_chunk(connection, chunk).await?;
+        insert_chunk(session.connection, head, chunk).await.map_err(fault)?;
         rest = after;
     }
     Ok(())
@@ -77,9 +88,10 @@ fn chunk_length(messages: &[Message]) -> usize {
 
 async fn insert_chunk(
     connection: &mut MySqlConnection,
+    head: &'static str,
     messages: &[Message],
 ) -> Result<(), sqlx::Error> {
-    let mut statement = QueryBuilder::new(include_str!("../sql/enqueue.sql"));
+    let mut statement = QueryBuilder::new(head);
     statement.push_values(messages, |mut row, message| {
         row.push_bind(message.id.to_string())
             .push_bind(message.topic.as_str())

@@ -4,84 +4,24 @@
 //! Messages name what an operator can act on. They never hold SQL, a secret or a payload: a refused
 //! row's driver error quotes values, so that source is dropped.
 
-use std::{fmt, time::Duration};
-
 use posthaste_core::{StoreError, StoreErrorKind as Kind};
+use posthaste_store_sql::{Condition, Fault};
 use sqlx::mysql::MySqlDatabaseError;
 
-/// Why a call failed, before the operation's name is known.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// The driver or the server.
-    Database(sqlx::Error),
-    /// No answer in time.
-    TimedOut(Duration),
-    /// Found out by this store; nothing is wrong with the connection.
-    Store(Kind, String),
+/// The driver's error as the engine takes it. Whatever it says, the connection may be in a transaction
+/// that it has lost count of.
+pub(crate) fn fault(error: sqlx::Error) -> Fault {
+    let is_deadlock = server_error(&error).is_some_and(|error| error.number() == 1213);
+    // The engine knows the operation.
+    let fault = Fault::driver(store_error("", error), Condition::Doubtful);
+    if is_deadlock { fault.deadlock() } else { fault }
 }
 
-impl Fault {
-    /// The caller's lease is someone else's by now.
-    pub(crate) fn fenced() -> Self {
-        Self::Store(
-            Kind::Fenced,
-            "the lease was taken over; this relay stops serving the shard".to_owned(),
-        )
-    }
-
-    /// The log is not the one the caller's lease was granted in.
-    pub(crate) fn rewound() -> Self {
-        Self::Store(
-            Kind::Rewound,
-            "the log went back in time since the lease was granted: a replica was promoted, a \
-             backup restored, or another server answers"
-                .to_owned(),
-        )
-    }
-
-    /// A route that was never registered.
-    pub(crate) fn unknown_route(route: &str) -> Self {
-        Self::refused(format!(
-            "route `{route}` is not registered; `posthaste status` lists those that are"
-        ))
-    }
-
-    /// A request that is wrong as it stands.
-    pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Self::Store(Kind::Refused, message.into())
-    }
-
-    /// Stored data that makes no sense.
-    pub(crate) fn internal(message: impl fmt::Display) -> Self {
-        Self::Store(Kind::Internal, message.to_string())
-    }
-
-    /// Whether the server ended the transaction because two waited for each other.
-    pub(crate) fn is_deadlock(&self) -> bool {
-        matches!(self, Self::Database(error) if server_error(error).is_some_and(|e| e.number() == 1213))
-    }
-
-    /// The error of the port.
-    pub(crate) fn of(self, operation: &'static str) -> StoreError {
-        match self {
-            Self::Database(error) => store_error(operation, error),
-            Self::TimedOut(deadline) => StoreError::new(
-                Kind::Unavailable,
-                operation,
-                format!(
-                    "the database did not answer within {deadline:?}; \
-                     it may or may not have taken effect"
-                ),
-            ),
-            Self::Store(kind, message) => StoreError::new(kind, operation, message),
-        }
-    }
-}
-
-impl From<sqlx::Error> for Fault {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Database(error)
-    }
+/// What a driver's error in a handler means to its runner: kind `Unavailable` says nothing about the
+/// message.
+#[must_use]
+pub fn handler_error(error: sqlx::Error) -> StoreError {
+    store_error("handle", error)
 }
 
 /// Whether a savepoint was named that does not exist.
@@ -135,14 +75,8 @@ fn database_error(operation: &'static str, error: sqlx::Error) -> StoreError {
         None => (0, String::new()),
     };
     let (kind, message) = match number {
-        1290 | 1792 | 1836 => (
-            Kind::ReadOnly,
-            "the server refuses writes (a replica, or read_only is on); connect to the primary"
-                .to_owned(),
-        ),
-        1146 => {
-            (Kind::SchemaMissing, "the tables are not there; run `posthaste migrate`".to_owned())
-        }
+        1290 | 1792 | 1836 => (Kind::ReadOnly, read_only().to_string()),
+        1146 => (Kind::SchemaMissing, Fault::schema_missing().to_string()),
         1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 => {
             (Kind::Denied, format!("{said}; grant it to the relay's user"))
         }
@@ -203,23 +137,29 @@ fn database_error(operation: &'static str, error: sqlx::Error) -> StoreError {
     StoreError::new(kind, operation, message).with_source(error.to_string())
 }
 
-/// What a constraint asks for, in the words of `Message::validate`, with its name. Both servers put
-/// that in quotes of some kind.
+/// The server takes no writes.
+pub(crate) fn read_only() -> Fault {
+    Fault::new(
+        Kind::ReadOnly,
+        "the server refuses writes (a replica, or read_only is on); connect to the primary",
+    )
+}
+
+/// What a constraint asks for, in the words of `Message::validate`, with its name, which starts with the
+/// namespace. Both servers put that in quotes of some kind.
 fn broken_rule(said: &str) -> String {
     let name = said.split(['`', '\'']).nth(1).unwrap_or(said);
-    let rule = match name.rsplit('.').next().unwrap_or(name) {
-        "posthaste_outbox_id" => "id must be a UUID",
-        "posthaste_outbox_topic" => "topic must be 1 to 255 bytes without control characters",
-        "posthaste_outbox_key" => "key must be NULL or 1 to 1024 bytes without control characters",
-        "posthaste_outbox_type" => "type must be NULL or 1 to 255 bytes without control characters",
-        "posthaste_outbox_content_type" => {
-            "content_type must be 1 to 255 bytes without control characters"
-        }
-        "posthaste_outbox_payload" => "payload must be at most 8388608 bytes",
-        "posthaste_outbox_headers" => "headers must be a JSON object of strings",
-        "posthaste_outbox_headers_control" => "headers must not contain control characters",
-        "posthaste_outbox_headers_names" => "header names must be 1 to 255 bytes, each given once",
-        "posthaste_outbox_headers_bytes" => "headers must be at most 65536 bytes together",
+    let rule = match name.rsplit_once("_outbox_").map_or("", |(_, rule)| rule) {
+        "id" => "id must be a UUID",
+        "topic" => "topic must be 1 to 255 bytes without control characters",
+        "key" => "key must be NULL or 1 to 1024 bytes without control characters",
+        "type" => "type must be NULL or 1 to 255 bytes without control characters",
+        "content_type" => "content_type must be 1 to 255 bytes without control characters",
+        "payload" => "payload must be at most 8388608 bytes",
+        "headers" => "headers must be a JSON object of strings",
+        "headers_control" => "headers must not contain control characters",
+        "headers_names" => "header names must be 1 to 255 bytes, each given once",
+        "headers_bytes" => "headers must be at most 65536 bytes together",
         _ => "the table refuses a value of the request",
     };
     format!("{rule} ({name})")
@@ -231,14 +171,16 @@ mod tests {
 
     #[test]
     fn both_servers_name_the_broken_rule() {
-        for said in [
-            "CONSTRAINT `posthaste_outbox_topic` failed for `app`.`posthaste_outbox`",
-            "Check constraint 'posthaste_outbox_topic' is violated.",
+        for (said, name) in [
+            (
+                "CONSTRAINT `posthaste_outbox_topic` failed for `app`.`posthaste_outbox`",
+                "posthaste_outbox_topic",
+            ),
+            ("Check constraint 'posthaste_outbox_topic' is violated.", "posthaste_outbox_topic"),
+            ("Check constraint 'my_outbox_outbox_topic' is violated.", "my_outbox_outbox_topic"),
         ] {
-            assert_eq!(
-                broken_rule(said),
-                "topic must be 1 to 255 bytes without control characters (posthaste_outbox_topic)"
-            );
+            let rule = "topic must be 1 to 255 bytes without control characters";
+            assert_eq!(broken_rule(said), format!("{rule} ({name})"));
         }
     }
 

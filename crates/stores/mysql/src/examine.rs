@@ -2,14 +2,10 @@
 
 use std::collections::HashMap;
 
-use posthaste_core::{Finding, PAYLOAD_BYTES_MAX, StoreErrorKind as Kind};
-use sqlx::MySqlConnection;
+use posthaste_core::{Finding, PAYLOAD_BYTES_MAX};
+use posthaste_store_sql::{Fault, Session};
 
-use crate::{
-    error::Fault,
-    migrate::{latest, version},
-    row,
-};
+use crate::{MySql, error::read_only};
 
 /// The oldest servers with what the tables and statements need: CHECK constraints that are kept,
 /// JSON_TABLE, expressions as defaults, SKIP LOCKED.
@@ -22,10 +18,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn read(connection: &mut MySqlConnection) -> Result<Self, Fault> {
-        let row =
-            sqlx::query(include_str!("../sql/read_version.sql")).fetch_one(connection).await?;
-        Ok(Self { version: row::text(&row, 0)?.unwrap_or_default() })
+    pub(crate) async fn read(session: &mut Session<'_, MySql>) -> Result<Self, Fault> {
+        let rows = session.own("read_version", &[]).await?.rows;
+        let row = rows.first().ok_or_else(|| Fault::internal("a server without a version"))?;
+        Ok(Self { version: row.string(0)? })
     }
 
     fn is_mariadb(&self) -> bool {
@@ -58,60 +54,24 @@ impl Server {
 
 const UPGRADE: &str = "upgrade to MySQL 8.0.16, MariaDB 10.6, or later";
 
-/// The check port.
-pub(crate) async fn check(connection: &mut MySqlConnection) -> Result<(), Fault> {
-    let (found, known) = (version(connection).await?, latest());
-    if found == 0 {
-        return Err(Fault::Store(
-            Kind::SchemaMissing,
-            "the tables are not there; run `posthaste migrate`".to_owned(),
-        ));
-    }
-    if found < known {
-        return Err(Fault::Store(
-            Kind::SchemaTooOld,
-            format!(
-                "the tables are of version {found}, this program needs {known}; \
-                 run `posthaste migrate`"
-            ),
-        ));
-    }
-    if found > known {
-        return Err(too_new(found, known));
-    }
+/// The check port, behind the check of the tables' version.
+pub(crate) async fn check(session: &mut Session<'_, MySql>) -> Result<(), Fault> {
     // A user with enough rights may write to a replica, which must not be done by accident.
-    if Settings::read(connection).await?.is_read_only() {
-        return Err(Fault::Store(
-            Kind::ReadOnly,
-            "the server refuses writes (a replica, or read_only is on); connect to the primary"
-                .to_owned(),
-        ));
+    if Settings::read(session).await?.is_read_only() {
+        return Err(read_only());
     }
-    sqlx::query(include_str!("../sql/heal_sequencer.sql")).execute(connection).await?;
+    session.own("heal_sequencer", &[]).await?;
     Ok(())
-}
-
-/// Tables of a version that does not exist yet.
-pub(crate) fn too_new(found: i64, known: i64) -> Fault {
-    Fault::Store(
-        Kind::SchemaTooNew,
-        format!(
-            "the tables are of version {found}, this program knows {known}; \
-             run the newer program (`posthaste migrate` does not go back)"
-        ),
-    )
 }
 
 /// The server's global settings, those of them that it has.
 struct Settings(HashMap<String, String>);
 
 impl Settings {
-    async fn read(connection: &mut MySqlConnection) -> Result<Self, Fault> {
-        let rows = sqlx::query(include_str!("../sql/examine.sql")).fetch_all(connection).await?;
+    async fn read(session: &mut Session<'_, MySql>) -> Result<Self, Fault> {
         let mut settings = HashMap::new();
-        for row in &rows {
-            let name = row::text(row, 0)?.unwrap_or_default();
-            settings.insert(name.to_ascii_lowercase(), row::text(row, 1)?.unwrap_or_default());
+        for row in &session.own("examine", &[]).await?.rows {
+            settings.insert(row.string(0)?.to_ascii_lowercase(), row.string(1)?);
         }
         Ok(Self(settings))
     }
@@ -131,13 +91,11 @@ impl Settings {
 }
 
 /// The examine port.
-pub(crate) async fn examine(connection: &mut MySqlConnection) -> Result<Vec<Finding>, Fault> {
-    let settings = Settings::read(connection).await?;
-    let rows =
-        sqlx::query(include_str!("../sql/examine_engines.sql")).fetch_all(connection).await?;
+pub(crate) async fn examine(session: &mut Session<'_, MySql>) -> Result<Vec<Finding>, Fault> {
+    let settings = Settings::read(session).await?;
     let mut others = Vec::new();
-    for row in &rows {
-        others.extend(row::text(row, 0)?);
+    for row in &session.own("examine_engines", &[]).await?.rows {
+        others.extend(row.text(0)?);
     }
     let mut findings = server(&settings);
     findings.extend(durability(&settings));

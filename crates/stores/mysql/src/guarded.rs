@@ -6,9 +6,10 @@ use std::{
 };
 
 use posthaste_core::StoreError;
+use posthaste_store_sql::Fault;
 use sqlx::{MySql, MySqlConnection, MySqlPool, Transaction};
 
-use crate::error::{Fault, is_savepoint_missing, store_error};
+use crate::error::{is_savepoint_missing, store_error};
 
 /// An open transaction. Dropping it rolls back.
 ///

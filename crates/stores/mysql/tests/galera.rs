@@ -13,9 +13,11 @@ use futures::{StreamExt, stream};
 use posthaste_conformance::store::{Case, StoreFixture, TestBed, Verdict, cases};
 use posthaste_core::{Lease, Position, Retention, Store, StoreErrorKind as Kind};
 use posthaste_fixtures::{Galera, PATIENCE, eventually};
-use posthaste_store_mysql::MySqlStore;
+use posthaste_store_mysql::{MySql, MySqlStore};
+use posthaste_store_sql::{Dialect, Reuse, Session, Statement, params};
 use sqlx::{Connection, Executor, MySqlConnection, mysql::MySqlPoolOptions};
 use tokio::sync::{Mutex, MutexGuard};
+use uuid::Uuid;
 
 /// Times that a take-over and a settlement meet.
 const ROUNDS: i64 = 3;
@@ -85,16 +87,22 @@ async fn hold_up(bed: &Bed) -> MySqlConnection {
 /// The statement of the store, without its session: what a node lets pass that does not wait for
 /// others.
 async fn settle_by_hand(mut node: MySqlConnection, lease: Lease, position: Position) -> bool {
-    let settled = sqlx::query(include_str!("../sql/settle_position.sql"))
-        .bind(position.to_string())
-        .bind(position.seq())
-        .bind(lease.route.as_bytes())
-        .bind(lease.shard.index)
-        .bind(lease.relay.to_string())
-        .bind(lease.epoch)
-        .execute(&mut node)
-        .await;
-    settled.is_ok_and(|done| done.rows_affected() > 0)
+    let mut session =
+        Session { dialect: MySql::shared(), connection: &mut node, reuse: Reuse::Named };
+    let entry = params![
+        route: &lease.route,
+        shard: lease.shard.index,
+        relay: lease.relay,
+        epoch: lease.epoch,
+        position: &position,
+        seq: position.seq(),
+        entry_epoch: None::<i64>,
+        entry_n: None::<i64>,
+        witness_seq: None::<i64>,
+        witness_id: None::<Uuid>,
+    ];
+    let settled = session.run(Statement::SettlePosition, &entry).await;
+    settled.is_ok_and(|done| done.affected > 0)
 }
 
 /// The old holder's node knows nothing of the take-over yet, and does not let the settlement pass.

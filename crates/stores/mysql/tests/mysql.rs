@@ -11,8 +11,10 @@ use posthaste_core::{
     Shard, Store, StoreErrorKind as Kind,
 };
 use posthaste_fixtures::{Kind as Servers, Options, PATIENCE, Server, eventually};
-use posthaste_store_mysql::MySqlStore;
+use posthaste_store_mysql::{MySql, MySqlStore};
+use posthaste_store_sql::{Dialect, Param, Reuse, Row, Scope, Statement, Text, Value, params};
 use sqlx::{Connection, Executor, MySqlConnection, mysql::MySqlPoolOptions};
+use uuid::Uuid;
 
 /// A session of an application that gives up on locks at once.
 async fn impatient(bed: &Bed, isolation: &'static str) -> MySqlConnection {
@@ -228,6 +230,22 @@ async fn a_dropped_call_leaves_no_transaction_open() {
         }
     };
     tokio::time::timeout(PATIENCE, all_end).await.expect("every transaction ends");
+    bed.remove().await;
+}
+
+/// The driver does not know of the transaction, so it would not roll it back.
+#[tokio::test]
+async fn a_call_that_panics_closes_its_connection() {
+    let bed = Bed::fresh().await;
+    let store = MySqlStore::new(bed.pool.clone());
+    let call = store.call::<(), ()>("test", Scope::Transaction, (), |session, _| {
+        Box::pin(async move {
+            session.run(Statement::StatusRoutes, &[]).await?;
+            panic!("as it should");
+        })
+    });
+    assert_eq!(call.await.unwrap_err().kind, Kind::Internal);
+    assert_eq!(store.pool().size(), 0, "its transaction is still open");
     bed.remove().await;
 }
 
@@ -452,15 +470,95 @@ async fn fetch_reads_by_index() {
          ANALYZE TABLE posthaste_log",
     )
     .await;
-    let explain = format!("EXPLAIN {}", include_str!("../sql/fetch.sql"));
-    let plan =
-        sqlx::query(sqlx::AssertSqlSafe(explain)).bind(1000).bind(15_000).bind(i64::MAX).bind(1001);
-    let plan = plan.fetch_one(&bed.pool).await.unwrap();
-    let (access, key): (String, String) = {
-        use sqlx::Row;
-        (plan.get("type"), plan.get("key"))
-    };
-    assert_eq!((access.as_str(), key.as_str()), ("range", "PRIMARY"));
+    let scan = params![small: 1000_i64, after: 15_000_i64, until: i64::MAX, limit: 1001_i64];
+    let plan = plan(&bed, "fetch_scan", &scan).await;
+    let [step] = plan.as_slice() else { panic!("{plan:?}") };
+    assert_eq!((step.access.as_str(), step.key.as_str()), ("range", "PRIMARY"));
+    bed.remove().await;
+}
+
+/// One step of a plan.
+#[derive(Debug)]
+struct Step {
+    table: String,
+    access: String,
+    key: String,
+}
+
+/// How the server goes about a statement.
+async fn plan(bed: &Bed, file: &'static str, given: &[Param<'_>]) -> Vec<Step> {
+    let text = MySql::shared().texts().get(file).expect("a statement");
+    let values: Vec<&Value<'_>> = text
+        .params
+        .iter()
+        .map(|name| &given.iter().find(|(given, _)| given == name).expect("a parameter").1)
+        .collect();
+    let sql = format!("EXPLAIN {}", text.sql);
+    let text = Box::leak(Box::new(Text { name: file, sql, params: text.params.clone() }));
+    // In the sessions of the store, which are strict.
+    let mut connection = bed.store.pool().acquire().await.expect("a connection");
+    let outcome = MySql::shared().run(&mut connection, text, &values, Reuse::Unnamed).await;
+    let cell = |row: &Row, index| row.string(index).expect("a text");
+    let step = |row: &Row| Step { table: cell(row, 2), access: cell(row, 3), key: cell(row, 5) };
+    outcome.expect("a plan").rows.iter().map(step).collect()
+}
+
+/// A list of ids or seqs is looked up one by one; pages of keys and letters are read in order.
+#[tokio::test]
+async fn statements_with_lists_and_pages_read_by_index() {
+    let bed = Bed::fresh().await;
+    bed.run(
+        "INSERT INTO posthaste_inbox (consumer, id) \
+         SELECT 'c', UNHEX(MD5(ROW_NUMBER() OVER ())) \
+         FROM information_schema.COLLATIONS AS one \
+         JOIN information_schema.COLLATIONS AS other LIMIT 20000; \
+         INSERT INTO posthaste_inbox_page (consumer, log, lane, topic, shards, shard, number, seqs) \
+         SELECT 'c', UNHEX(MD5('log')), 'l', 't', 1, 0, ROW_NUMBER() OVER (), '' \
+         FROM information_schema.COLLATIONS AS one \
+         JOIN information_schema.COLLATIONS AS other LIMIT 20000; \
+         INSERT INTO posthaste_parked (route, seq, bucket, id, topic, `key`, content_type, created_at, \
+             state, parked_at, state_at, payload_bytes, payload) \
+         SELECT 'all', ROW_NUMBER() OVER () AS seq, 0, UUID(), 't', CONCAT('k', RAND()), 'c', \
+             UTC_TIMESTAMP(6), IF(RAND() < 0.5, 'retrying', 'dead'), UTC_TIMESTAMP(6), \
+             UTC_TIMESTAMP(6), 0, '' \
+         FROM information_schema.COLLATIONS AS one \
+         JOIN information_schema.COLLATIONS AS other LIMIT 20000; \
+         ANALYZE TABLE posthaste_inbox, posthaste_inbox_page, posthaste_parked",
+    )
+    .await;
+    let (log, ids) = (Uuid::from_u128(7), vec![Uuid::from_u128(1), Uuid::from_u128(2)]);
+    let lane = params![
+        consumer: "c",
+        log: log,
+        lane: "l",
+        topic: "t",
+        of: 1_u16,
+        index: 0_u16,
+        ids: ids,
+        numbers: vec![1, 2],
+    ];
+    let blocked = params![route: "all", of: 1_u16, index: 0_u16, after: "k", limit: 1000_i64];
+    let dead = params![
+        state: "dead",
+        route: None::<&str>,
+        ids: None::<Vec<Uuid>>,
+        topic: None::<&str>,
+        class: None::<&str>,
+        from: 19_000_i64,
+        limit: 100_i64,
+    ];
+    for (file, params, table, access, key) in [
+        ("inbox_recorded", &lane[..], "inbox", &["eq_ref", "ref"] as &[_], "PRIMARY"),
+        ("inbox_read_pages", &lane, "page", &["eq_ref", "ref"], "PRIMARY"),
+        ("blocked_keys", &blocked, "posthaste_parked", &["range"], "posthaste_parked_held"),
+        ("dead_matching", &dead, "posthaste_parked", &["range", "ref"], "posthaste_parked_dead"),
+    ] {
+        let plan = plan(&bed, file, params).await;
+        let step = plan.iter().find(|step| step.table == table);
+        let step = step.unwrap_or_else(|| panic!("{file}: {plan:?}"));
+        assert!(access.contains(&step.access.as_str()), "{file}: {plan:?}");
+        assert_eq!(step.key, key, "{file}: {plan:?}");
+    }
     bed.remove().await;
 }
 

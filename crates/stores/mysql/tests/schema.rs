@@ -4,9 +4,13 @@ mod bed;
 
 use bed::{Bed, fetch_after, message, payloads, serve};
 use posthaste_conformance::store::TestBed;
-use posthaste_core::{Message, Position, Store, StoreErrorKind as Kind};
+use posthaste_core::{
+    InboxConnection, Message, MessageId, Position, Store, StoreErrorKind as Kind,
+};
 use posthaste_fixtures::{Kind as Servers, Options, Server};
-use posthaste_store_mysql::{MIGRATIONS, MySqlStore, adopt, enqueue, migrate, print_migrations};
+use posthaste_store_mysql::{
+    Inbox, MIGRATIONS, MySqlStore, Namespace, adopt, enqueue, migrate, print_migrations,
+};
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 #[tokio::test]
@@ -75,6 +79,43 @@ async fn printed_script_migrates_and_down_undoes_it() {
         }
         assert_eq!(bed.store.check().await.unwrap_err().kind, Kind::SchemaMissing);
     }
+    bed.remove().await;
+}
+
+/// Two outboxes in one database: neither sees tables, messages, leases or handled ids of the other.
+#[tokio::test]
+async fn namespaces_share_a_database_and_nothing_else() {
+    let bed = Bed::fresh().await;
+    let shop = Namespace::new("shop").unwrap();
+    let store = MySqlStore::connect_in(&bed.url, &shop).await.unwrap();
+    assert_eq!(store.check().await.unwrap_err().kind, Kind::SchemaMissing);
+    assert_eq!(store.migrate().await.unwrap().len(), MIGRATIONS.len());
+    let stores = [(&bed.store, "default"), (&store, "shop")];
+    let handled = MessageId::fresh();
+    for (store, text) in stores {
+        store.check().await.unwrap();
+        store.examine().await.unwrap();
+        store.register(&bed::spec(1)).await.unwrap();
+        let mut transaction = bed.pool.begin().await.unwrap();
+        store.dialect().enqueue(&mut transaction, &[message(text)]).await.unwrap();
+        let mut inbox = Inbox::of(store.dialect(), &mut transaction).unwrap();
+        assert_eq!(inbox.record("consumer", &[handled]).await.unwrap(), 1, "{text}");
+        transaction.commit().await.unwrap();
+    }
+    for (store, text) in stores {
+        let grant = store.acquire(&bed::claim()).await.unwrap().expect("a free lease");
+        let batch = store.fetch(&fetch_after(grant.position.clone())).await.unwrap();
+        assert_eq!(payloads(&batch), [text.as_bytes()]);
+        let passed = grant.position.passed(batch.end, &batch.snapshot);
+        store.settle(&grant.lease, &bed::settlement(passed.clone())).await.unwrap();
+        let batch = store.fetch(&fetch_after(passed)).await.unwrap();
+        assert!(batch.messages.is_empty(), "{text}");
+        assert_eq!(store.status().await.unwrap().routes.len(), 1);
+    }
+    store.adopt().await.unwrap();
+    assert!(bed.store.acquire(&bed::claim()).await.unwrap().is_none(), "its lease is held on");
+    assert!(store.acquire(&bed::claim()).await.unwrap().is_some());
+    store.pool().close().await;
     bed.remove().await;
 }
 

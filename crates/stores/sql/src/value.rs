@@ -320,6 +320,12 @@ impl Row {
     pub fn take_text(&mut self, index: usize) -> Result<Option<String>, Fault> {
         match self.0.get_mut(index) {
             Some(Cell::Text(text)) => Ok(Some(std::mem::take(text))),
+            Some(Cell::Bytes(bytes)) => {
+                let text = String::from_utf8(std::mem::take(bytes));
+                Ok(Some(text.unwrap_or_else(|invalid| {
+                    String::from_utf8_lossy(invalid.as_bytes()).into_owned()
+                })))
+            }
             _ => self.text(index),
         }
     }
@@ -437,7 +443,8 @@ mod tests {
 
     #[test]
     fn text_that_is_no_utf_8_is_read_all_the_same() {
-        let row = Row(vec![Cell::Bytes(vec![b'a', 0xff])]);
+        let mut row = Row(vec![Cell::Bytes(vec![b'a', 0xff])]);
         assert_eq!(row.string(0).unwrap(), "a\u{fffd}");
+        assert_eq!(row.take_text(0).unwrap().as_deref(), Some("a\u{fffd}"));
     }
 }
