@@ -1,7 +1,9 @@
 //! Enqueueing in the application's own transaction, with one INSERT.
 
 use posthaste_core::{Message, StoreError};
-use posthaste_store_sql::{Dialect, Fault, Param, Reuse, Session, headers_to_json, params};
+use posthaste_store_sql::{
+    Dialect, Fault, Namespace, Param, Reuse, Session, headers_to_json, params,
+};
 use sqlx::PgConnection;
 
 use crate::Postgres;
@@ -34,6 +36,18 @@ pub async fn enqueue_unnamed(
     messages: &[Message],
 ) -> Result<(), StoreError> {
     enqueue_with(Postgres::shared(), connection, messages, Reuse::Unnamed).await
+}
+
+/// As [`enqueue`], into the outbox of a namespace.
+///
+/// # Errors
+/// As [`enqueue`].
+pub async fn enqueue_in(
+    namespace: &Namespace,
+    connection: &mut PgConnection,
+    messages: &[Message],
+) -> Result<(), StoreError> {
+    enqueue_with(&Postgres::of(namespace), connection, messages, Reuse::Named).await
 }
 
 async fn enqueue_with(

@@ -37,12 +37,12 @@ mod value;
 
 use posthaste_store_sql::{SqlInbox, SqlStore};
 
-pub use posthaste_store_sql::Migration;
+pub use posthaste_store_sql::{Migration, Namespace};
 
 pub use crate::{
     connect::{CONNECTIONS_MAX, check_url},
     dialect::{DEADLINE_DEFAULT, Lent, Postgres},
-    enqueue::{enqueue, enqueue_unnamed},
+    enqueue::{enqueue, enqueue_in, enqueue_unnamed},
     error::handler_error,
     guarded::{Guarded, begin},
     migrate::{MIGRATIONS, adopt, migrate, print_migrations},
