@@ -1,5 +1,5 @@
--- adopt_barriers: resizes under way stop at a position of this server.
+-- adopt_barriers: resizes under way stop at `:barrier`, a position of this server.
 -- Concurrency: with the leases locked. Index: none, a row per route.
 UPDATE posthaste.route
-SET barrier = $1
+SET barrier = :barrier
 WHERE barrier IS NOT NULL

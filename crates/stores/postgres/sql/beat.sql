@@ -1,7 +1,15 @@
--- beat: says that a relay is there until $5 seconds from now, and which routes it has paused ($6).
+-- beat: says that relay `:relay`, called `:name`, of version `:version`, serves `:routes` (a JSON array)
+-- until `:ttl` microseconds from now, and which of them it has paused (`:paused`).
 -- Concurrency: its own row only. Index: relay_pkey.
 INSERT INTO posthaste.relay (id, name, version, routes, expires_at, paused)
-VALUES ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $6)
+VALUES (
+    :relay,
+    :name,
+    :version,
+    ARRAY(SELECT route FROM json_array_elements_text(:routes::json) AS route),
+    clock_timestamp() + :ttl * interval '1 microsecond',
+    :paused
+)
 ON CONFLICT (id) DO UPDATE
 SET
     name = excluded.name,

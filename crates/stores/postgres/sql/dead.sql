@@ -1,20 +1,21 @@
--- dead: dead letters that match, and discarded ones where they are named. $1 route, $2 ids, $3
--- topic, $4 class of the latest error, each NULL for any; $5 at most.
--- Concurrency: reads. Index: parked_id, parked_dead, or parked_dead_all.
+-- dead: parked messages in state `:state` that match `:route`, `:ids`, `:topic` and `:class` of the latest
+-- error, each NULL for any, and discarded ones beside dead ones where ids are given; the first `:limit` of
+-- them. The time of enqueueing comes as a text only.
+-- Concurrency: reads. Index: parked_id; parked_dead, parked_dead_all or parked_retrying.
 SELECT
     seq,
     id,
     topic,
     key,
     type,
-    payload,
-    NULL::int,
     headers::text,
     content_type,
-    date_part('epoch', next_attempt_at - clock_timestamp()),
+    NULL::int8,
+    payload,
     attempts,
     unknowns,
     redriven,
+    (extract(epoch FROM next_attempt_at - clock_timestamp()) * 1000000)::int8,
     route,
     state,
     first_error_class,
@@ -27,10 +28,13 @@ SELECT
     acted_by,
     acted_why
 FROM posthaste.parked
-WHERE (state = 'dead' OR (state = 'discarded' AND $2::uuid[] IS NOT NULL))
-    AND ($1::text IS NULL OR route = $1)
-    AND ($2::uuid[] IS NULL OR id = ANY ($2))
-    AND ($3::text IS NULL OR topic = $3)
-    AND ($4::text IS NULL OR last_error_class = $4)
+WHERE (
+        state = :state
+        OR (state = 'discarded' AND :state = 'dead' AND :ids::uuid[] IS NOT NULL)
+    )
+    AND (:route::text IS NULL OR route = :route)
+    AND (:ids::uuid[] IS NULL OR id = ANY (:ids))
+    AND (:topic::text IS NULL OR topic = :topic)
+    AND (:class::text IS NULL OR last_error_class = :class)
 ORDER BY seq, route
-LIMIT $5
+LIMIT :limit

@@ -1,10 +1,10 @@
--- due_next: seconds until the next planned attempt of a shard. $1 route, $2 shards, $3 this shard.
+-- due_next: microseconds until the next planned attempt of shard `:index` of `:of` of route `:route`.
 -- Concurrency: reads. Index: parked_due.
-SELECT date_part('epoch', next_attempt_at - clock_timestamp())
+SELECT (extract(epoch FROM next_attempt_at - clock_timestamp()) * 1000000)::int8
 FROM posthaste.parked
-WHERE route = $1
+WHERE route = :route
     AND state = 'retrying'
     AND next_attempt_at > clock_timestamp()
-    AND bucket % $2::int = $3::int
+    AND bucket % :of = :index
 ORDER BY next_attempt_at
 LIMIT 1

@@ -1,4 +1,4 @@
 -- enqueue_one: one message, in the caller's transaction.
 -- Concurrency: a plain INSERT; waits for nobody. Index: writes outbox_pkey and outbox_late.
 INSERT INTO posthaste.outbox (id, topic, key, type, payload_binary, headers, content_type)
-VALUES ($1, $2, $3, $4, $5, $6::text::json, $7)
+VALUES (:id, :topic, :key, :type, :payload, :headers::text::json, :content_type)

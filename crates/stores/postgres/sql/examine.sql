@@ -1,4 +1,4 @@
--- examine: settings and circumstances that doctor judges.
+-- examine: settings and circumstances that doctor judges; ages in microseconds.
 -- Concurrency: reads. Index: the catalogue's; outbox statistics are estimates.
 SELECT
     current_setting('server_version_num')::int,
@@ -16,12 +16,12 @@ SELECT
         WHERE seqrelid = pg_get_serial_sequence('posthaste.outbox', 'seq')::regclass
     ),
     (
-        SELECT coalesce(date_part('epoch', clock_timestamp() - min(xact_start)), 0)
+        SELECT (extract(epoch FROM clock_timestamp() - min(xact_start)) * 1000000)::int8
         FROM pg_stat_activity
         WHERE pid <> pg_backend_pid() AND datname = current_database()
     ),
     (
-        SELECT coalesce(date_part('epoch', clock_timestamp() - min(prepared)), 0)
+        SELECT (extract(epoch FROM clock_timestamp() - min(prepared)) * 1000000)::int8
         FROM pg_prepared_xacts
         WHERE database = current_database()
     ),

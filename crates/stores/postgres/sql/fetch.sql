@@ -1,13 +1,14 @@
--- fetch: the next rows a position does not cover: late commits first, then what lies ahead, by seq.
+-- fetch: the next rows that a position does not cover: late commits first, then the rows ahead, by seq.
 -- For an unsharded route of every topic, the usual one; fetch_some is for the others. Two
 -- statements, because planning the filters would take a quarter of this one's time.
 --
--- $1 seqs and $2 snapshots of the position's steps; $3 its highest seq; $4 rows to look at;
--- $5 payloads above this many bytes come back empty; $6 route; $7 a place whose message is known.
+-- `:seqs` and `:snapshots` of the position's steps; `:after` its highest seq; `:limit` rows to look at;
+-- payloads above `:small` bytes come back empty; `:route`; `:witness` a seq whose message is known.
 --
--- One row (the one with a snapshot) is the header: what this statement sees, its time, whether the
+-- One row (the one with a snapshot) is the header: the statement's snapshot, its time, whether the
 -- route takes every topic (NULL: there is no such route), the shard's epoch (NULL: there is no
--- such shard), and what evidence is held against, as in read_evidence. All others are messages.
+-- such shard), and the facts that evidence is compared with, as in read_evidence. All other rows are
+-- messages.
 --
 -- Behind the header's snapshot, after a plus sign, stands how many transaction ids have been handed
 -- out from its xmax on; `listed` in snapshot.rs says what for. Function age reads that number when a
@@ -33,7 +34,7 @@ WITH steps AS MATERIALIZED (
             step.snap
         ) AS is_plain
     FROM unnest(
-        array_prepend(0::int8, $1::int8[]), $1::int8[], $2::text[]::pg_snapshot[]
+        array_prepend(0::int8, :seqs::int8[]), :seqs::int8[], :snapshots::text[]::pg_snapshot[]
     ) AS step (after, seq, snap)
     WHERE step.seq IS NOT NULL
 ),
@@ -53,7 +54,7 @@ late AS MATERIALIZED (
                 AND late.seq + 0 > open.after
                 AND late.seq + 0 <= open.seq
             ORDER BY late.seq + 0
-            LIMIT $4
+            LIMIT :limit
         ) AS listed
         UNION ALL
         SELECT plain.seq
@@ -63,7 +64,7 @@ late AS MATERIALIZED (
                 SELECT pg_snapshot_xmax(snap) FROM steps WHERE is_plain ORDER BY 1 LIMIT 1
             )
             AND plain.xid < pg_snapshot_xmax(pg_current_snapshot())
-            AND plain.seq <= $3
+            AND plain.seq <= :after
             AND NOT pg_visible_in_snapshot(
                 plain.xid,
                 (
@@ -76,10 +77,10 @@ late AS MATERIALIZED (
             )
     ) AS o
     ORDER BY o.seq
-    LIMIT $4
+    LIMIT :limit
 ),
 ahead AS MATERIALIZED (
-    SELECT $4 - count(*) AS room
+    SELECT :limit - count(*) AS room
     FROM late
 )
 SELECT
@@ -95,31 +96,31 @@ SELECT
     clock_timestamp() AS time,
     pg_current_snapshot()::text
         || '+' || age(pg_snapshot_xmax(pg_current_snapshot())::xid) AS snapshot,
-    (SELECT '%' = ANY (likes) FROM posthaste.route WHERE name = $6) AS takes_all,
+    (SELECT '%' = ANY (likes) FROM posthaste.route WHERE name = :route) AS takes_all,
     NULL::int8[] AS scanned,
-    (SELECT epoch FROM posthaste.lease WHERE route = $6 AND shard = 0) AS epoch,
+    (SELECT epoch FROM posthaste.lease WHERE route = :route AND shard = 0) AS epoch,
     ARRAY[
         posthaste.lineage(),
         posthaste.seq_last()::text,
         (
             SELECT epoch || '.' || n || '.' || seq
             FROM posthaste.progress
-            WHERE route = $6 AND shard = 0
+            WHERE route = :route AND shard = 0
             ORDER BY epoch DESC, n DESC
             LIMIT 1
         ),
-        (SELECT id::text FROM posthaste.outbox WHERE seq = $7)
+        (SELECT id::text FROM posthaste.outbox WHERE seq = :witness)
     ] AS evidence,
     NULL::uuid AS witness
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
         CASE
-            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= $5
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= :small
                 THEN coalesce(payload_binary, convert_to(payload, 'UTF8'))
         END,
         CASE
-            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > $5
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > :small
                 THEN coalesce(octet_length(payload_binary), octet_length(payload))
         END,
         headers::text, content_type,
@@ -133,18 +134,18 @@ UNION ALL (
     SELECT
         seq, id, topic, key, type,
         CASE
-            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= $5
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= :small
                 THEN coalesce(payload_binary, convert_to(payload, 'UTF8'))
         END,
         CASE
-            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > $5
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > :small
                 THEN coalesce(octet_length(payload_binary), octet_length(payload))
         END,
         headers::text, content_type,
         created_at,
         NULL, NULL, NULL, NULL, NULL, NULL
     FROM posthaste.outbox
-    WHERE seq > $3
+    WHERE seq > :after
     ORDER BY seq
     LIMIT (SELECT room FROM ahead)
 )

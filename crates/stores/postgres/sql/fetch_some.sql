@@ -1,9 +1,9 @@
 -- fetch_some: as fetch, for a shard of several, a route of some topics, or up to a barrier: the
--- next rows a position does not cover, of which only those of the shard come back.
+-- next rows that a position does not cover, of which only those of the shard come back.
 --
--- $1 seqs and $2 snapshots of the position's steps; $3 its highest seq; $4 rows to look at;
--- $5 payloads above this many bytes come back empty; $6 route; $7 shards and $8 this shard;
--- $9 seq and $10 snapshot of the position to stop at, if any; $11 a place whose message is known.
+-- `:seqs` and `:snapshots` of the position's steps; `:after` its highest seq; `:limit` rows to look at;
+-- payloads above `:small` bytes come back empty; `:route`, of `:of` shards the one with number `:index`;
+-- `:until_seq` and `:until_snapshot` of the barrier, if any; `:witness` a seq whose message is known.
 --
 -- Rows are first looked at, then filtered, so that a route of rare topics advances at the speed of
 -- a scan. The header also says how many rows were looked at, and the last of them.
@@ -19,7 +19,7 @@ WITH steps AS MATERIALIZED (
             step.snap
         ) AS is_plain
     FROM unnest(
-        array_prepend(0::int8, $1::int8[]), $1::int8[], $2::text[]::pg_snapshot[]
+        array_prepend(0::int8, :seqs::int8[]), :seqs::int8[], :snapshots::text[]::pg_snapshot[]
     ) AS step (after, seq, snap)
     WHERE step.seq IS NOT NULL
 ),
@@ -33,16 +33,17 @@ late AS MATERIALIZED (
             CROSS JOIN LATERAL pg_snapshot_xip(steps.snap) AS open (xid)
             -- Rows that the stop does not cover are no page's business: they would come again and
             -- again.
-            WHERE $10::text IS NULL OR pg_visible_in_snapshot(open.xid, $10::text::pg_snapshot)
+            WHERE :until_snapshot::text IS NULL
+                OR pg_visible_in_snapshot(open.xid, :until_snapshot::text::pg_snapshot)
         ) AS open
         CROSS JOIN LATERAL (
             SELECT late.seq
             FROM posthaste.outbox AS late
             WHERE late.xid = open.xid
                 AND late.seq + 0 > open.after
-                AND late.seq + 0 <= least(open.seq, coalesce($9, open.seq))
+                AND late.seq + 0 <= least(open.seq, coalesce(:until_seq, open.seq))
             ORDER BY late.seq + 0
-            LIMIT $4
+            LIMIT :limit
         ) AS listed
         UNION ALL
         SELECT plain.seq
@@ -52,7 +53,7 @@ late AS MATERIALIZED (
                 SELECT pg_snapshot_xmax(snap) FROM steps WHERE is_plain ORDER BY 1 LIMIT 1
             )
             AND plain.xid < pg_snapshot_xmax(pg_current_snapshot())
-            AND plain.seq <= $3
+            AND plain.seq <= :after
             AND NOT pg_visible_in_snapshot(
                 plain.xid,
                 (
@@ -63,16 +64,16 @@ late AS MATERIALIZED (
                     LIMIT 1
                 )
             )
-            AND ($10::text IS NULL OR (
-                plain.seq <= $9
-                AND pg_visible_in_snapshot(plain.xid, $10::text::pg_snapshot)
+            AND (:until_snapshot::text IS NULL OR (
+                plain.seq <= :until_seq
+                AND pg_visible_in_snapshot(plain.xid, :until_snapshot::text::pg_snapshot)
             ))
     ) AS o
     ORDER BY o.seq
-    LIMIT $4
+    LIMIT :limit
 ),
 ahead AS MATERIALIZED (
-    SELECT $4 - count(*) AS room
+    SELECT :limit - count(*) AS room
     FROM late
 ),
 looked AS MATERIALIZED (
@@ -83,7 +84,7 @@ looked AS MATERIALIZED (
         UNION ALL (
             SELECT seq
             FROM posthaste.outbox
-            WHERE seq > $3 AND seq <= coalesce($9, 9223372036854775807)
+            WHERE seq > :after AND seq <= coalesce(:until_seq, 9223372036854775807)
             ORDER BY seq
             LIMIT (SELECT room FROM ahead)
         )
@@ -92,7 +93,7 @@ looked AS MATERIALIZED (
 wanted AS MATERIALIZED (
     SELECT likes
     FROM posthaste.route
-    WHERE name = $6
+    WHERE name = :route
 )
 SELECT
     NULL::int8 AS seq,
@@ -109,29 +110,29 @@ SELECT
         || '+' || age(pg_snapshot_xmax(pg_current_snapshot())::xid) AS snapshot,
     (SELECT '%' = ANY (likes) FROM wanted) AS takes_all,
     (SELECT ARRAY[rows, last] FROM looked) AS scanned,
-    (SELECT epoch FROM posthaste.lease WHERE route = $6 AND shard = $8::int) AS epoch,
+    (SELECT epoch FROM posthaste.lease WHERE route = :route AND shard = :index::int) AS epoch,
     ARRAY[
         posthaste.lineage(),
         posthaste.seq_last()::text,
         (
             SELECT epoch || '.' || n || '.' || seq
             FROM posthaste.progress
-            WHERE route = $6 AND shard = $8::int
+            WHERE route = :route AND shard = :index::int
             ORDER BY epoch DESC, n DESC
             LIMIT 1
         ),
-        (SELECT id::text FROM posthaste.outbox WHERE seq = $11)
+        (SELECT id::text FROM posthaste.outbox WHERE seq = :witness)
     ] AS evidence,
     (SELECT id FROM posthaste.outbox WHERE seq = (SELECT last FROM looked)) AS witness
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
         CASE
-            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= $5
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= :small
                 THEN coalesce(payload_binary, convert_to(payload, 'UTF8'))
         END,
         CASE
-            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > $5
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > :small
                 THEN coalesce(octet_length(payload_binary), octet_length(payload))
         END,
         headers::text, content_type,
@@ -140,21 +141,21 @@ UNION ALL (
     FROM posthaste.outbox
     WHERE seq = ANY (ARRAY(SELECT seq FROM late))
         AND topic LIKE ANY ((SELECT likes FROM wanted)::text[])
-        AND ($7::int = 1 OR CASE
+        AND (:of::int = 1 OR CASE
             WHEN key IS NULL THEN seq % 65536
             ELSE ('x' || left(md5(key), 4))::bit(16)::int
-        END % $7::int = $8::int)
+        END % :of::int = :index::int)
     ORDER BY seq
 )
 UNION ALL (
     SELECT
         seq, id, topic, key, type,
         CASE
-            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= $5
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) <= :small
                 THEN coalesce(payload_binary, convert_to(payload, 'UTF8'))
         END,
         CASE
-            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > $5
+            WHEN coalesce(octet_length(payload_binary), octet_length(payload)) > :small
                 THEN coalesce(octet_length(payload_binary), octet_length(payload))
         END,
         headers::text, content_type,
@@ -165,14 +166,17 @@ UNION ALL (
             xid, seq, id, topic, key, type, payload, payload_binary, headers, content_type,
             created_at
         FROM posthaste.outbox
-        WHERE seq > $3 AND seq <= coalesce($9, 9223372036854775807)
+        WHERE seq > :after AND seq <= coalesce(:until_seq, 9223372036854775807)
         ORDER BY seq
         LIMIT (SELECT room FROM ahead)
     ) AS o
     WHERE topic LIKE ANY ((SELECT likes FROM wanted)::text[])
-        AND ($7::int = 1 OR CASE
+        AND (:of::int = 1 OR CASE
             WHEN key IS NULL THEN seq % 65536
             ELSE ('x' || left(md5(key), 4))::bit(16)::int
-        END % $7::int = $8::int)
-        AND ($10::text IS NULL OR pg_visible_in_snapshot(xid, $10::text::pg_snapshot))
+        END % :of::int = :index::int)
+        AND (
+            :until_snapshot::text IS NULL
+            OR pg_visible_in_snapshot(xid, :until_snapshot::text::pg_snapshot)
+        )
 )

@@ -1,10 +1,12 @@
--- inbox_accept_log: log $3 of source $2 for consumer $1 and topic $4, if it is the topic's first and
--- not accepted for any topic.
+-- inbox_accept_log: consumer `:consumer` accepts log `:log` of source `:source` for topic `:topic`, if it
+-- is the topic's first log and not accepted for any topic.
 -- Concurrency: with inbox_lock_logs held. Index: inbox_log_pkey.
 INSERT INTO posthaste.inbox_log (consumer, source, log, topic)
-SELECT $1, $2, $3, $4
+SELECT :consumer, :source, :log, :topic
 WHERE NOT EXISTS (
     SELECT 1
     FROM posthaste.inbox_log
-    WHERE consumer = $1 AND source = $2 AND (topic = $4 OR (topic = '' AND log = $3))
+    WHERE consumer = :consumer
+        AND source = :source
+        AND (topic = :topic OR (topic = '' AND log = :log))
 )

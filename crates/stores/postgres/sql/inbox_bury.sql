@@ -1,4 +1,5 @@
--- inbox_bury: a dead letter, or the latest about one whose id was forgotten and that came again.
+-- inbox_bury: adds a dead letter of consumer `:consumer`, or writes the latest error of one whose id was
+-- forgotten and that came again.
 -- Concurrency: waits for whoever changes the same one. Index: inbox_dead_pkey.
 INSERT INTO posthaste.inbox_dead (
     consumer,
@@ -17,7 +18,23 @@ INSERT INTO posthaste.inbox_dead (
     last_error_class,
     last_error
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::json, $10, $11, $12, $13, $12, $13)
+VALUES (
+    :consumer,
+    :id,
+    :source,
+    :seq,
+    :topic,
+    :key,
+    :type,
+    :payload,
+    :headers::text::json,
+    :content_type,
+    :attempts,
+    :class,
+    :detail,
+    :class,
+    :detail
+)
 ON CONFLICT (consumer, id) DO UPDATE
 SET
     state = 'dead',

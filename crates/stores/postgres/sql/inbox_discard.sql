@@ -1,14 +1,14 @@
--- inbox_discard: gives matching dead letters of consumers up. Filter as for inbox_letters; $5 by
--- whom, $6 why.
+-- inbox_discard: gives dead letters of consumers up, by whom `:by` and why `:why` says. Filter as for
+-- inbox_letters.
 -- Concurrency: row locks. Index: inbox_dead_pkey, or inbox_dead_state.
 UPDATE posthaste.inbox_dead
 SET
     state = 'discarded',
     state_at = clock_timestamp(),
-    acted_by = $5,
-    acted_why = $6
+    acted_by = :by,
+    acted_why = :why
 WHERE state = 'dead'
-    AND ($1::text IS NULL OR consumer = $1)
-    AND ($2::uuid[] IS NULL OR id = ANY ($2))
-    AND ($3::text IS NULL OR topic = $3)
-    AND ($4::text IS NULL OR last_error_class = $4)
+    AND (:route::text IS NULL OR consumer = :route)
+    AND (:ids::uuid[] IS NULL OR id = ANY (:ids))
+    AND (:topic::text IS NULL OR topic = :topic)
+    AND (:class::text IS NULL OR last_error_class = :class)

@@ -1,4 +1,5 @@
--- inbox_due: redriven dead letters of consumer $1, $2 at most.
+-- inbox_due: redriven dead letters of consumer `:consumer`, `:limit` at most. When they were enqueued is
+-- not known.
 -- Concurrency: reads; handling one removes it first. Index: inbox_dead_state.
 SELECT
     coalesce(seq, 0),
@@ -6,16 +7,15 @@ SELECT
     topic,
     key,
     type,
-    payload,
-    NULL::int,
     headers::text,
     content_type,
-    NULL::float8,
+    NULL::int8,
+    payload,
     attempts,
     redriven,
     source,
     seq
 FROM posthaste.inbox_dead
-WHERE consumer = $1 AND state = 'retrying'
+WHERE consumer = :consumer AND state = 'retrying'
 ORDER BY state_at, id
-LIMIT $2
+LIMIT :limit

@@ -1,4 +1,4 @@
--- inbox_forget_pages: pages of log $2 of consumer $1.
--- Concurrency: its lanes are removed by this transaction before. Index: inbox_page_pkey.
+-- inbox_forget_pages: removes the pages of log `:log` of consumer `:consumer`.
+-- Concurrency: this transaction has removed its lanes before. Index: inbox_page_pkey.
 DELETE FROM posthaste.inbox_page
-WHERE consumer = $1 AND log = $2
+WHERE consumer = :consumer AND log = :log

@@ -1,5 +1,6 @@
--- inbox_letters: dead letters of consumers that match, and discarded ones where they are named. $1
--- consumer, $2 ids, $3 topic, $4 class of the latest error, each NULL for any; $5 at most.
+-- inbox_letters: dead letters of consumers that match `:route` (the consumer), `:ids`, `:topic` and
+-- `:class` of the latest error, each NULL for any, and discarded ones where ids are given; the first
+-- `:limit` of them. When they were enqueued is not known.
 -- Concurrency: reads. Index: inbox_dead_pkey, or inbox_dead_state.
 SELECT
     coalesce(seq, 0),
@@ -7,14 +8,14 @@ SELECT
     topic,
     key,
     type,
-    payload,
-    NULL::int,
     headers::text,
     content_type,
-    NULL::float8,
+    NULL::int8,
+    payload,
     attempts,
     0,
     redriven,
+    NULL::int8,
     consumer,
     state,
     first_error_class,
@@ -27,10 +28,10 @@ SELECT
     acted_by,
     acted_why
 FROM posthaste.inbox_dead
-WHERE (state = 'dead' OR (state = 'discarded' AND $2::uuid[] IS NOT NULL))
-    AND ($1::text IS NULL OR consumer = $1)
-    AND ($2::uuid[] IS NULL OR id = ANY ($2))
-    AND ($3::text IS NULL OR topic = $3)
-    AND ($4::text IS NULL OR last_error_class = $4)
+WHERE (state = 'dead' OR (state = 'discarded' AND :ids::uuid[] IS NOT NULL))
+    AND (:route::text IS NULL OR consumer = :route)
+    AND (:ids::uuid[] IS NULL OR id = ANY (:ids))
+    AND (:topic::text IS NULL OR topic = :topic)
+    AND (:class::text IS NULL OR last_error_class = :class)
 ORDER BY dead_at, consumer, id
-LIMIT $5
+LIMIT :limit

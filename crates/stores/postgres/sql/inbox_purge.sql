@@ -1,11 +1,13 @@
--- inbox_purge: forgets up to $3 ids of consumer $1 that were recorded more than $2 seconds ago.
--- Concurrency: skips what another cleaner has locked. Index: inbox_at, inbox_pkey.
+-- inbox_purge: forgets up to `:limit` ids of consumer `:consumer` that were recorded more than `:window`
+-- microseconds ago.
+-- Concurrency: skips ids that another purge has locked. Index: inbox_at, inbox_pkey.
 DELETE FROM posthaste.inbox
-WHERE consumer = $1 AND id IN (
+WHERE consumer = :consumer AND id IN (
     SELECT id
     FROM posthaste.inbox
-    WHERE consumer = $1 AND at < clock_timestamp() - make_interval(secs => $2)
+    WHERE consumer = :consumer
+        AND at < clock_timestamp() - :window * interval '1 microsecond'
     ORDER BY at
-    LIMIT $3
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 )

@@ -1,13 +1,14 @@
--- inbox_purge_dead: removes up to $3 dead letters of consumer $1 discarded more than $2 seconds ago.
--- Concurrency: skips what another cleaner has locked. Index: inbox_dead_state, inbox_dead_pkey.
+-- inbox_purge_dead: removes up to `:limit` dead letters of consumer `:consumer` that were discarded more
+-- than `:window` microseconds ago.
+-- Concurrency: skips letters that another purge has locked. Index: inbox_dead_state, inbox_dead_pkey.
 DELETE FROM posthaste.inbox_dead
-WHERE consumer = $1 AND id IN (
+WHERE consumer = :consumer AND id IN (
     SELECT id
     FROM posthaste.inbox_dead
-    WHERE consumer = $1
+    WHERE consumer = :consumer
         AND state = 'discarded'
-        AND state_at < clock_timestamp() - make_interval(secs => $2)
+        AND state_at < clock_timestamp() - :window * interval '1 microsecond'
     ORDER BY state_at
-    LIMIT $3
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 )

@@ -1,7 +1,11 @@
--- inbox_read_log: whether log $3 of source $2 is accepted for consumer $1 and topic $4, or any.
+-- inbox_read_log: whether consumer `:consumer` accepts log `:log` of source `:source` for topic `:topic`,
+-- or for any.
 -- Concurrency: reads. Index: inbox_log_pkey.
 SELECT EXISTS (
     SELECT 1
     FROM posthaste.inbox_log
-    WHERE consumer = $1 AND source = $2 AND topic IN ($4, '') AND log = $3
+    WHERE consumer = :consumer
+        AND source = :source
+        AND topic IN (:topic, '')
+        AND log = :log
 )

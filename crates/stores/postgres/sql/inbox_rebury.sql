@@ -1,11 +1,11 @@
--- inbox_rebury: the redriven dead letter $2 of consumer $1 failed again: $3 attempts, class $4, error
--- $5. None where another has handled it meanwhile: it must not come back.
+-- inbox_rebury: the redriven dead letter `:id` of consumer `:consumer` failed again: `:attempts`, `:class`
+-- and `:detail` of the error. Writes nothing where another has handled it meanwhile: it must not come back.
 -- Concurrency: waits for whoever handles it. Index: inbox_dead_pkey.
 UPDATE posthaste.inbox_dead
 SET
     state = 'dead',
-    attempts = $3,
-    last_error_class = $4,
-    last_error = $5,
+    attempts = :attempts,
+    last_error_class = :class,
+    last_error = :detail,
     state_at = clock_timestamp()
-WHERE consumer = $1 AND id = $2 AND state = 'retrying'
+WHERE consumer = :consumer AND id = :id AND state = 'retrying'

@@ -1,5 +1,5 @@
--- inbox_recorded: which of the ids $2 are recorded for consumer $1.
+-- inbox_recorded: those of the ids `:ids` that are recorded for consumer `:consumer`.
 -- Concurrency: reads what is committed. Index: inbox_pkey.
 SELECT id
 FROM posthaste.inbox
-WHERE consumer = $1 AND id = ANY ($2)
+WHERE consumer = :consumer AND id = ANY (:ids::uuid[])

@@ -1,5 +1,5 @@
--- inbox_status: per consumer the age of the oldest id in seconds, lanes and their counts, and dead
--- letters. Consumers are found by skipping from one to the next, not by reading every id.
+-- inbox_status: for each consumer the age of the oldest id in microseconds, lanes and their counts, and
+-- dead letters. Consumers are found by skipping from one to the next, not by reading every id.
 -- Concurrency: reads. Index: inbox_at, inbox_lane_pkey, inbox_dead_state.
 WITH RECURSIVE by_id (consumer) AS (
     (SELECT consumer FROM posthaste.inbox ORDER BY consumer LIMIT 1)
@@ -23,13 +23,13 @@ consumers AS (
 )
 SELECT
     consumers.consumer,
-    date_part('epoch', clock_timestamp() - (
+    (extract(epoch FROM clock_timestamp() - (
         SELECT inbox.at
         FROM posthaste.inbox AS inbox
         WHERE inbox.consumer = consumers.consumer
         ORDER BY inbox.at
         LIMIT 1
-    )),
+    )) * 1000000)::int8,
     count(lane.lane),
     coalesce(sum(lane.handled), 0)::bigint,
     coalesce(sum(lane.reordered), 0)::bigint,

@@ -1,10 +1,11 @@
--- inbox_write_lane: watermark $5 of lane $3, topic $4, log $2, of consumer $1; adds to its counts.
--- Concurrency: the row is locked by this transaction. Index: inbox_lane_pkey; a HOT update.
+-- inbox_write_lane: writes the watermark `:watermark` of lane `:lane` of topic `:topic` and log `:log` of
+-- consumer `:consumer`; adds `:handled`, `:reordered` and `:impossible` to its counts.
+-- Concurrency: this transaction has locked the row. Index: inbox_lane_pkey; a HOT update.
 UPDATE posthaste.inbox_lane
 SET
-    watermark = $5,
-    handled = handled + $6,
-    reordered = reordered + $7,
-    impossible = impossible + $8,
+    watermark = :watermark,
+    handled = handled + :handled,
+    reordered = reordered + :reordered,
+    impossible = impossible + :impossible,
     at = clock_timestamp()
-WHERE consumer = $1 AND log = $2 AND lane = $3 AND topic = $4
+WHERE consumer = :consumer AND log = :log AND lane = :lane AND topic = :topic

@@ -1,6 +1,10 @@
--- insert_leases: the leases of a route, free. $2 shards, $3 their epoch.
+-- insert_leases: free leases of epoch `:epoch` for the shards `:indexes` of route `:route`, where there
+-- are none.
 -- Concurrency: with the route's row locked. Index: lease_pkey.
 INSERT INTO posthaste.lease (route, shard, epoch)
-SELECT $1, shard, $3
-FROM generate_series(0, $2::int - 1) AS shard
+SELECT
+    :route,
+    given.shard,
+    :epoch
+FROM unnest(:indexes::int8[]) AS given (shard)
 ON CONFLICT (route, shard) DO NOTHING

@@ -1,6 +1,10 @@
--- lock_route: how a route is split, and nobody else changes it until this transaction ends.
+-- lock_route: as read_route, and nobody else changes the route until this transaction ends.
 -- Concurrency: always locked before the route's leases. Index: route_pkey.
-SELECT shards, resizing_to, barrier
+SELECT
+    array_to_json(topics)::text,
+    shards,
+    resizing_to,
+    barrier
 FROM posthaste.route
-WHERE name = $1
+WHERE name = :route
 FOR UPDATE

@@ -1,11 +1,15 @@
--- purge_discarded: removes up to $2 discarded dead letters that are older than $1 seconds.
--- Concurrency: skips what another cleaner has locked. Index: parked_discarded.
+-- purge_discarded: removes the discarded messages `:seqs` of route `:route`.
+-- Concurrency: this transaction has locked them (purge_discarded_scan).
+-- Index: parked_pkey. Looked up one by one and by ctid, whatever is known about the table.
 DELETE FROM posthaste.parked
-WHERE (route, seq) IN (
-    SELECT route, seq
-    FROM posthaste.parked
-    WHERE state = 'discarded' AND state_at <= clock_timestamp() - make_interval(secs => $1)
-    ORDER BY state_at
-    LIMIT $2
-    FOR UPDATE SKIP LOCKED
-)
+WHERE ctid = ANY (ARRAY(
+        SELECT letter.ctid
+        FROM unnest(:seqs::int8[]) AS given (seq)
+        CROSS JOIN LATERAL (
+            SELECT parked.ctid
+            FROM posthaste.parked
+            WHERE parked.route = :route AND parked.seq = given.seq
+            LIMIT 1
+        ) AS letter
+    ))
+    AND state = 'discarded'

@@ -1,37 +1,19 @@
--- purge_progress: thins the journal of route $2, shard $3: looks at $6 entries, from (epoch $4, n $5) on,
--- that one included. Of a shard stay: the latest, the one that retention ($1 seconds) goes by, and
--- after that the last of every minute, which is what retention will go by later. The last entry that
--- it looks at stays, too: what follows it is not known. Returns how many it looked at, the last of
--- them, and how many it removed.
--- Concurrency: removes only what nobody reads; the latest entry is never touched.
--- Index: progress_pkey, in order.
--- By ctid, not by join: nothing is known about a table that has just grown.
-WITH looked AS MATERIALIZED (
-    SELECT
-        entry.ctid, entry.epoch, entry.n, entry.at,
-        lead(entry.at) OVER (ORDER BY entry.epoch, entry.n) AS next_at
-    FROM (
-        SELECT ctid, epoch, n, at
+-- purge_progress: removes `:entries` (pairs of epoch and n, a JSON array) from the journal of shard
+-- `:shard` of route `:route`.
+-- Concurrency: removes only entries that nobody reads; the latest entry is never among them.
+-- Index: progress_pkey. Looked up one by one and by ctid, not by join: nothing is known about a table that
+-- has just grown.
+DELETE FROM posthaste.progress
+WHERE ctid = ANY (ARRAY(
+    SELECT entry.ctid
+    FROM json_array_elements(:entries::json) AS given (pair)
+    CROSS JOIN LATERAL (
+        SELECT progress.ctid
         FROM posthaste.progress
-        WHERE route = $2 AND shard = $3 AND (epoch, n) >= ($4, $5)
-        ORDER BY epoch, n
-        LIMIT $6
+        WHERE progress.route = :route
+            AND progress.shard = :shard
+            AND progress.epoch = (given.pair ->> 0)::int8
+            AND progress.n = (given.pair ->> 1)::int8
+        LIMIT 1
     ) AS entry
-),
-removed AS (
-    DELETE FROM posthaste.progress
-    WHERE ctid = ANY (ARRAY(
-        SELECT looked.ctid
-        FROM looked
-        WHERE looked.next_at <= clock_timestamp() - make_interval(secs => $1)
-            OR (
-                looked.at > clock_timestamp() - make_interval(secs => $1)
-                AND date_trunc('minute', looked.at) = date_trunc('minute', looked.next_at)
-            )
-    ))
-    RETURNING n
-)
-SELECT
-    (SELECT count(*) FROM looked),
-    (SELECT ARRAY[epoch, n] FROM looked ORDER BY epoch DESC, n DESC LIMIT 1),
-    (SELECT count(*) FROM removed)
+))

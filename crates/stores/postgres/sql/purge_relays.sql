@@ -1,9 +1,4 @@
--- purge_relays: forgets relays that were last heard of an hour ago.
--- Concurrency: skips what another cleaner or a late heartbeat has locked. Index: relay_pkey.
+-- purge_relays: forgets the relays `:ids`.
+-- Concurrency: this transaction has locked them (purge_relays_scan). Index: relay_pkey.
 DELETE FROM posthaste.relay
-WHERE id IN (
-    SELECT id
-    FROM posthaste.relay
-    WHERE expires_at <= clock_timestamp() - interval '1 hour'
-    FOR UPDATE SKIP LOCKED
-)
+WHERE id = ANY (:ids::uuid[])

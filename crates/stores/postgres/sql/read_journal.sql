@@ -1,7 +1,8 @@
--- read_journal: the positions a shard had, the latest first, $3 at most.
+-- read_journal: the positions that shard `:shard` of route `:route` had, the latest first, `:limit` at
+-- most.
 -- Concurrency: reads; complete once the lease is taken. Index: progress_pkey, backwards.
 SELECT position
 FROM posthaste.progress
-WHERE route = $1 AND shard = $2
+WHERE route = :route AND shard = :shard
 ORDER BY epoch DESC, n DESC
-LIMIT $3
+LIMIT :limit

@@ -1,5 +1,9 @@
--- read_route: how a route is split.
+-- read_route: topics of route `:route` as a JSON array, its shards, and the resize under way.
 -- Concurrency: reads. Index: route_pkey.
-SELECT shards, resizing_to, barrier
+SELECT
+    array_to_json(topics)::text,
+    shards,
+    resizing_to,
+    barrier
 FROM posthaste.route
-WHERE name = $1
+WHERE name = :route

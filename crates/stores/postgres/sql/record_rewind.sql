@@ -1,4 +1,4 @@
--- record_rewind: notes that a relay found the log to have gone back in time.
+-- record_rewind: notes that relay `:relay` found that the log of route `:route` went back in time.
 -- Concurrency: appends. Index: rewind_pkey.
 INSERT INTO posthaste.rewind (route, relay)
-VALUES ($1, $2)
+VALUES (:route, :relay)

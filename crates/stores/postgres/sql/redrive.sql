@@ -1,7 +1,7 @@
--- redrive: makes matching dead letters retry: the first $7 from seq $6 on. Filter as for dead; $5 by
--- whom, $8 of which routes. promote_heads plans the attempts of those with a key.
--- Concurrency: with the routes' leases locked.
--- Index: parked_id, parked_dead, or parked_dead_all; then by ctid, whatever is known about the table.
+-- redrive: makes the dead letters `:seqs` of route `:route` retry, by whom `:by` says. promote_heads plans
+-- the attempts of those with a key.
+-- Concurrency: with the route's leases locked.
+-- Index: parked_pkey. Looked up one by one and by ctid, whatever is known about the table.
 UPDATE posthaste.parked
 SET
     state = 'retrying',
@@ -11,19 +11,16 @@ SET
     redriven = redriven + 1,
     state_at = clock_timestamp(),
     next_attempt_at = CASE WHEN key IS NULL THEN clock_timestamp() END,
-    acted_by = $5,
+    acted_by = :by,
     acted_why = 'redrive'
 WHERE ctid = ANY (ARRAY(
-    SELECT ctid
-    FROM posthaste.parked
-    WHERE state = 'dead'
-        AND seq >= $6
-        AND route = ANY ($8)
-        AND ($1::text IS NULL OR route = $1)
-        AND ($2::uuid[] IS NULL OR id = ANY ($2))
-        AND ($3::text IS NULL OR topic = $3)
-        AND ($4::text IS NULL OR last_error_class = $4)
-    ORDER BY seq, route
-    LIMIT $7
-))
-RETURNING route, key, seq
+        SELECT letter.ctid
+        FROM unnest(:seqs::int8[]) AS given (seq)
+        CROSS JOIN LATERAL (
+            SELECT parked.ctid
+            FROM posthaste.parked
+            WHERE parked.route = :route AND parked.seq = given.seq
+            LIMIT 1
+        ) AS letter
+    ))
+    AND state = 'dead'

@@ -1,5 +1,6 @@
--- release: gives a lease back if it is still the holder's.
+-- release: frees the lease of shard `:shard` of route `:route` if relay `:relay` still holds it under epoch
+-- `:epoch`.
 -- Concurrency: of this term only. Index: lease_pkey.
 UPDATE posthaste.lease
 SET relay = NULL, expires_at = NULL
-WHERE route = $1 AND shard = $2 AND relay = $3 AND epoch = $4
+WHERE route = :route AND shard = :shard AND relay = :relay AND epoch = :epoch

@@ -1,5 +1,6 @@
--- release_own: ends a lease of this relay, whatever its epoch.
+-- release_own: frees the lease of shard `:shard` of route `:route` if relay `:relay` holds it, whatever its
+-- epoch.
 -- Concurrency: nothing of it is in flight. Index: lease_pkey.
 UPDATE posthaste.lease
 SET relay = NULL, expires_at = NULL
-WHERE route = $1 AND shard = $2 AND relay = $3
+WHERE route = :route AND shard = :shard AND relay = :relay

@@ -1,4 +1,4 @@
--- retire: forgets a relay.
+-- retire: forgets relay `:relay`.
 -- Concurrency: its own row only. Index: relay_pkey.
 DELETE FROM posthaste.relay
-WHERE id = $1
+WHERE id = :relay

@@ -1,42 +1,44 @@
--- settle_position: appends progress if the lease is still the holder's and the log is the one it was
--- granted in ($7 lineage, $8 the position's highest xmax, $9 and $10 the latest journal entry known, $11
--- and $12 a row that was read, which is there unless the journal has passed it; all NULL where there is no evidence). Says which transaction does so,
--- and which entry it is; no row where it is not.
--- Concurrency: as settle_fence. Appends only, so a long-running reader makes it no slower.
+-- settle_position: adds position `:position`, up to seq `:seq`, to the journal of shard `:shard` of route
+-- `:route`, if relay `:relay` still holds the lease under epoch `:epoch` and the log is the one of the
+-- evidence: `:lineage`, `:reach` (the position's highest xmax), `:entry_epoch` and `:entry_n` of the latest
+-- journal entry known, `:witness_seq` and `:witness_id` of a row that was read, which is there unless the
+-- journal has passed it. All of them are NULL where there is no evidence, but for `:reach`. Returns the id
+-- of this transaction, as the horizon, and the entry's epoch and n; no row where nothing was added.
+-- Concurrency: as fence. Appends only, so a long-running reader makes it no slower.
 -- Index: lease_pkey, progress_pkey, outbox_pkey.
 WITH fence AS MATERIALIZED (
     SELECT route, shard, epoch
     FROM posthaste.lease
-    WHERE route = $1 AND shard = $2 AND relay = $3 AND epoch = $4
-        AND ($7::text IS NULL OR (
-            posthaste.lineage() = $7
-            AND posthaste.seq_last() >= $6
-            AND pg_snapshot_xmax(pg_current_snapshot()) >= $8::text::xid8
+    WHERE route = :route AND shard = :shard AND relay = :relay AND epoch = :epoch
+        AND (:lineage::text IS NULL OR (
+            posthaste.lineage() = :lineage
+            AND posthaste.seq_last() >= :seq
+            AND pg_snapshot_xmax(pg_current_snapshot()) >= :reach::text::xid8
             AND coalesce(
                 (
-                    SELECT (epoch, n) >= ($9, $10)
+                    SELECT (epoch, n) >= (:entry_epoch, :entry_n)
                     FROM posthaste.progress
-                    WHERE route = $1 AND shard = $2
+                    WHERE route = :route AND shard = :shard
                     ORDER BY epoch DESC, n DESC
                     LIMIT 1
                 ),
-                $9 = 0
+                :entry_epoch = 0
             )
             AND coalesce(
-                (SELECT id = $12 FROM posthaste.outbox WHERE seq = $11),
-                $11 <= (
+                (SELECT id = :witness_id FROM posthaste.outbox WHERE seq = :witness_seq),
+                :witness_seq <= (
                     SELECT seq
                     FROM posthaste.progress
-                    WHERE route = $1 AND shard = $2
+                    WHERE route = :route AND shard = :shard
                     ORDER BY epoch DESC, n DESC
                     LIMIT 1
                 ),
-                $11 IS NULL
+                :witness_seq IS NULL
             )
         ))
     FOR SHARE
 )
 INSERT INTO posthaste.progress (route, shard, epoch, position, seq)
-SELECT route, shard, epoch, $5, $6
+SELECT route, shard, epoch, :position, :seq
 FROM fence
 RETURNING pg_current_xact_id()::text, epoch, n

@@ -1,6 +1,6 @@
--- status_parked: parked messages of route $1 that are retrying, and that are dead, each counted up to
--- 10,000, and for how many seconds the oldest is retrying. What is counted is ordered as its index is,
--- so that no more than those rows are read.
+-- status_parked: how many parked messages of route `:route` are retrying, and how many are dead, each
+-- counted up to 10,000, and for how many microseconds the oldest is retrying. Counted messages are in the
+-- order of their index, so that no more than those rows are read.
 -- Concurrency: reads. Index: parked_retrying, parked_dead.
 SELECT
     (
@@ -8,7 +8,7 @@ SELECT
         FROM (
             SELECT
             FROM posthaste.parked
-            WHERE route = $1 AND state = 'retrying'
+            WHERE route = :route AND state = 'retrying'
             ORDER BY state_at
             LIMIT 10000
         ) AS retrying
@@ -18,13 +18,13 @@ SELECT
         FROM (
             SELECT
             FROM posthaste.parked
-            WHERE route = $1 AND state = 'dead'
+            WHERE route = :route AND state = 'dead'
             ORDER BY seq
             LIMIT 10000
         ) AS dead
     ),
     (
-        SELECT date_part('epoch', greatest(clock_timestamp() - min(state_at), interval '0'))
+        SELECT (extract(epoch FROM clock_timestamp() - min(state_at)) * 1000000)::int8
         FROM posthaste.parked
-        WHERE route = $1 AND state = 'retrying'
+        WHERE route = :route AND state = 'retrying'
     )

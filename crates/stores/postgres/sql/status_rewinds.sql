@@ -1,6 +1,10 @@
--- status_rewinds: the latest times at which the log was found to have gone back, $1 at most.
+-- status_rewinds: the latest `:limit` times at which a log was found to have gone back in time: route,
+-- microseconds since, and the relay that found it.
 -- Concurrency: reads. Index: rewind_pkey, backwards.
-SELECT route, date_part('epoch', clock_timestamp() - at), relay::text
+SELECT
+    route,
+    (extract(epoch FROM clock_timestamp() - at) * 1000000)::int8,
+    relay::text
 FROM posthaste.rewind
 ORDER BY n DESC
-LIMIT $1
+LIMIT :limit

@@ -1,11 +1,11 @@
--- undelivered: the first parked messages of a shard that may still come. $2 shards, $3 this shard,
--- $4 how many.
+-- undelivered: the first `:limit` parked messages that may still come, of shard `:index` of `:of` of route
+-- `:route`.
 -- Concurrency: reads; complete where nobody else settles for the shard.
 -- Index: parked_undelivered.
 SELECT seq
 FROM posthaste.parked
-WHERE route = $1
+WHERE route = :route
     AND state <> 'discarded'
-    AND bucket % $2::int = $3::int
+    AND bucket % :of = :index
 ORDER BY seq
-LIMIT $4
+LIMIT :limit

@@ -6,15 +6,17 @@ use posthaste_core::{
     Invalid, StoreError, StoreErrorKind, UrlParameter, UrlValues, check_parameters,
     misplaced_character, one_host, several_hosts,
 };
-use sqlx::{Connection, PgConnection, PgPool, postgres::PgConnectOptions};
+use posthaste_store_sql::Fault;
+use sqlx::{
+    Connection, PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
 use url::Url;
 
-use crate::{
-    DEADLINE_DEFAULT,
-    error::{Fault, store_error},
-    pool_options,
-    transaction::scalar,
-};
+use crate::{DEADLINE_DEFAULT, error::store_error};
+
+/// Connections of a pool made by [`PostgresStore::connect`](crate::PostgresStore::connect).
+pub const CONNECTIONS_MAX: u32 = 6;
 
 /// The form of a URL, for errors.
 const FORM: &str = "must be of the form postgres://user:password@host:5432/database";
@@ -165,7 +167,7 @@ pub(crate) async fn pool(target: Target) -> Result<PgPool, StoreError> {
             return Err(StoreError::new(StoreErrorKind::ReadOnly, "connect", REFUSES_WRITES));
         }
         Ok(Err(error)) => return Err(store_error("connect", error)),
-        Err(_) => return Err(Fault::TimedOut(DEADLINE_DEFAULT).of("connect")),
+        Err(_) => return Err(Fault::timed_out(DEADLINE_DEFAULT).of("connect")),
     }
     let pool = pool_options().after_connect(move |connection, _| {
         Box::pin(async move {
@@ -179,6 +181,15 @@ pub(crate) async fn pool(target: Target) -> Result<PgPool, StoreError> {
     Ok(pool.connect_lazy_with(options))
 }
 
+/// No hook looks at connections that come back: every call runs in a task that nothing cancels, and
+/// a connection that misses its deadline is closed, so none comes back inside a transaction.
+fn pool_options() -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(CONNECTIONS_MAX)
+        .acquire_timeout(DEADLINE_DEFAULT)
+        .test_before_acquire(false)
+}
+
 /// Whether a session just opened is one of those that may be used.
 async fn may_be_used(
     connection: &mut PgConnection,
@@ -187,7 +198,8 @@ async fn may_be_used(
     match sessions {
         Sessions::Any => Ok(true),
         Sessions::ReadWrite => {
-            scalar(include_str!("../sql/session_is_writable.sql")).fetch_one(connection).await
+            let look = sqlx::query_scalar(include_str!("../sql/session_is_writable.sql"));
+            look.persistent(false).fetch_one(connection).await
         }
     }
 }

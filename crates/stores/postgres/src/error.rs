@@ -3,79 +3,35 @@
 //! Messages name what an operator can act on. They never hold SQL, a secret or a payload: a refused
 //! row's driver error quotes the row, so that source is dropped.
 
-use std::{fmt, time::Duration};
-
 use posthaste_core::{StoreError, StoreErrorKind as Kind};
+use posthaste_store_sql::{Condition, Fault};
 use sqlx::error::DatabaseError;
 
-/// Why a call failed, before the operation's name is known.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// The driver or the server.
-    Database(sqlx::Error),
-    /// No answer in time.
-    TimedOut(Duration),
-    /// Found out by this store.
-    Store(Kind, String),
-}
+/// SQLSTATE of a transaction that the server ended because two waited for each other.
+const DEADLOCK: &str = "40P01";
 
-impl Fault {
-    /// The caller's lease is someone else's by now.
-    pub(crate) fn fenced() -> Self {
-        Self::Store(
-            Kind::Fenced,
-            "the lease was taken over; this relay stops serving the shard".to_owned(),
-        )
-    }
-
-    /// The log is not the one the caller's lease was granted in.
-    pub(crate) fn rewound() -> Self {
-        Self::Store(
-            Kind::Rewound,
-            "the log went back in time since the lease was granted: a standby was promoted, a \
-             backup restored, or another server answers"
-                .to_owned(),
-        )
-    }
-
-    /// A route that was never registered.
-    pub(crate) fn unknown_route(route: &str) -> Self {
-        Self::refused(format!(
-            "route `{route}` is not registered; `posthaste status` lists those that are"
-        ))
-    }
-
-    /// A request that is wrong as it stands.
-    pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Self::Store(Kind::Refused, message.into())
-    }
-
-    /// Stored data that makes no sense.
-    pub(crate) fn internal(message: impl fmt::Display) -> Self {
-        Self::Store(Kind::Internal, message.to_string())
-    }
-
-    /// The error of the port.
-    pub(crate) fn of(self, operation: &'static str) -> StoreError {
-        match self {
-            Self::Database(error) => store_error(operation, error),
-            Self::TimedOut(deadline) => StoreError::new(
-                Kind::Unavailable,
-                operation,
-                format!(
-                    "the database did not answer within {deadline:?}; \
-                     it may or may not have taken effect"
-                ),
-            ),
-            Self::Store(kind, message) => StoreError::new(kind, operation, message),
+/// The engine's fault for a driver's error. The engine rolls back after an error that the server reported;
+/// after any other, nothing is known about the connection.
+pub(crate) fn fault(error: sqlx::Error) -> Fault {
+    use sqlx::Error as E;
+    let condition = match &error {
+        E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolClosed | E::WorkerCrashed => {
+            Condition::Doubtful
         }
-    }
+        _ => Condition::Sound,
+    };
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    let is_deadlock = code.is_some_and(|code| code == DEADLOCK);
+    // The operation is not known yet; the fault leaves it out.
+    let fault = Fault::driver(store_error("", error), condition);
+    if is_deadlock { fault.deadlock() } else { fault }
 }
 
-impl From<sqlx::Error> for Fault {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Database(error)
-    }
+/// What a driver's error in a handler means to its runner: kind `Unavailable` says nothing about the
+/// message.
+#[must_use]
+pub fn handler_error(error: sqlx::Error) -> StoreError {
+    store_error("handle", error)
 }
 
 /// The port's error for a driver's error.

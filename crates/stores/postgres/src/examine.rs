@@ -1,87 +1,63 @@
 //! Whether the store can be served, and settings worth a look.
 
-use posthaste_core::{Finding, StoreErrorKind as Kind};
-use sqlx::{PgConnection, Row, postgres::PgRow};
+use std::time::Duration;
 
-use crate::{error::Fault, migrate::version, row::duration, transaction::query};
+use posthaste_core::{Finding, StoreErrorKind as Kind};
+use posthaste_store_sql::{Dialect, Fault, Row, Session};
+
+use crate::Postgres;
 
 /// A transaction this old holds back vacuum, and late messages with it.
-const OLD_SECONDS: f64 = 300.0;
+const OLD: Duration = Duration::from_secs(300);
 /// So many dead rows in one of our tables mean that vacuum does not keep up.
-const DEAD_ROWS_MANY: i64 = 1_000_000;
+const DEAD_ROWS_MANY: u64 = 1_000_000;
 
-/// The check port.
-pub(crate) async fn check(connection: &mut PgConnection) -> Result<(), Fault> {
-    let found = version(connection).await?;
-    let known = crate::MIGRATIONS.last().map_or(0, |last| last.number);
-    if found == 0 {
-        return Err(Fault::Store(
-            Kind::SchemaMissing,
-            "the tables are not there; run `posthaste migrate`".to_owned(),
-        ));
-    }
-    if found < known {
-        return Err(Fault::Store(
-            Kind::SchemaTooOld,
-            format!(
-                "the tables are of version {found}, this program needs {known}; \
-                 run `posthaste migrate`"
-            ),
-        ));
-    }
-    if found > known {
-        return Err(too_new(found, known));
-    }
-    let row = query(include_str!("../sql/check_server.sql")).fetch_one(connection).await?;
-    if row.try_get(0)? {
-        return Err(Fault::Store(
+/// The check port, behind the check of the tables' version.
+pub(crate) async fn check(session: &mut Session<'_, Postgres>) -> Result<(), Fault> {
+    let row = only(session, "check_server").await?;
+    if row.bool(0)? {
+        return Err(Fault::new(
             Kind::ReadOnly,
             "the server refuses writes (a standby, or default_transaction_read_only is on); \
-             connect to the primary"
-                .to_owned(),
+             connect to the primary",
         ));
     }
-    if !row.try_get::<bool, _>(1)? {
-        return Err(Fault::Store(
+    if !row.bool(1)? {
+        return Err(Fault::new(
             Kind::OtherServer,
             "the data was restored into another server, where recorded positions mean nothing; \
-             run `posthaste migrate --adopt`, which may send some messages again but skips none"
-                .to_owned(),
+             run `posthaste migrate --adopt`, which may send some messages again but skips none",
         ));
     }
     Ok(())
 }
 
-/// Tables of a version that does not exist yet.
-pub(crate) fn too_new(found: i32, known: i32) -> Fault {
-    Fault::Store(
-        Kind::SchemaTooNew,
-        format!(
-            "the tables are of version {found}, this program knows {known}; \
-             run the newer program (`posthaste migrate` does not go back)"
-        ),
-    )
+/// The examine port.
+pub(crate) async fn examine(session: &mut Session<'_, Postgres>) -> Result<Vec<Finding>, Fault> {
+    let row = only(session, "examine").await?;
+    let log = format!("{}.outbox", session.dialect.texts().namespace().as_str());
+    let mut findings = server(&row)?;
+    findings.extend(durability(&row, &log)?);
+    findings.extend(circumstances(&row, &log)?);
+    Ok(findings)
 }
 
-/// The examine port.
-pub(crate) async fn examine(connection: &mut PgConnection) -> Result<Vec<Finding>, Fault> {
-    let row = query(include_str!("../sql/examine.sql")).fetch_one(connection).await?;
-    let mut findings = server(&row)?;
-    findings.extend(durability(&row)?);
-    findings.extend(circumstances(&row)?);
-    Ok(findings)
+/// The row of a statement that returns one.
+async fn only(session: &mut Session<'_, Postgres>, name: &'static str) -> Result<Row, Fault> {
+    let row = session.own(name, &[]).await?.rows.pop();
+    row.ok_or_else(|| Fault::internal(format!("statement `{name}` returned no row")))
 }
 
 fn finding(ok: bool, what: String, fix: &str) -> Finding {
     Finding { ok, what, fix: (!ok).then(|| fix.to_owned()) }
 }
 
-fn server(row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
-    let number: i32 = row.try_get(0)?;
-    let version: &str = row.try_get(1)?;
-    let encoding: &str = row.try_get(2)?;
-    let isolation: &str = row.try_get(6)?;
-    let standby: bool = row.try_get(7)?;
+fn server(row: &Row) -> Result<Vec<Finding>, Fault> {
+    let number: i64 = row.number(0)?;
+    let version = row.string(1)?;
+    let encoding = row.string(2)?;
+    let isolation = row.string(6)?;
+    let standby = row.bool(7)?;
     Ok(vec![
         finding(
             number >= 130_000,
@@ -108,11 +84,11 @@ fn server(row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
     ])
 }
 
-fn durability(row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
-    let fsync: bool = row.try_get(3)?;
-    let pages: bool = row.try_get(4)?;
-    let commit: &str = row.try_get(5)?;
-    let logged: bool = row.try_get::<Option<bool>, _>(8)?.unwrap_or(true);
+fn durability(row: &Row, log: &str) -> Result<Vec<Finding>, Fault> {
+    let fsync = row.bool(3)?;
+    let pages = row.bool(4)?;
+    let commit = row.string(5)?;
+    let logged = row.int(8)? != Some(0);
     let on = |on: bool| if on { "on" } else { "off" };
     Ok(vec![
         finding(
@@ -132,32 +108,35 @@ fn durability(row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
         ),
         finding(
             logged,
-            format!("posthaste.outbox is {}", if logged { "logged" } else { "unlogged" }),
-            "ALTER TABLE posthaste.outbox SET LOGGED; a crash empties unlogged tables",
+            format!("{log} is {}", if logged { "logged" } else { "unlogged" }),
+            &format!("ALTER TABLE {log} SET LOGGED; a crash empties unlogged tables"),
         ),
     ])
 }
 
-fn circumstances(row: &PgRow) -> Result<Vec<Finding>, sqlx::Error> {
-    let cache: i64 = row.try_get::<Option<i64>, _>(9)?.unwrap_or(1);
-    let oldest: f64 = row.try_get(10)?;
-    let prepared: f64 = row.try_get(11)?;
-    let dead: i64 = row.try_get(12)?;
+fn circumstances(row: &Row, log: &str) -> Result<Vec<Finding>, Fault> {
+    let cache = row.int(9)?.unwrap_or(1);
+    let oldest = row.duration(10)?.unwrap_or_default();
+    let prepared = row.duration(11)?.unwrap_or_default();
+    let dead = row.count(12)?;
+    let whole = |age: Duration| Duration::from_secs(age.as_secs());
     Ok(vec![
         finding(
             cache == 1,
-            format!("the sequence of posthaste.outbox caches {cache}"),
-            "ALTER TABLE posthaste.outbox ALTER COLUMN seq SET CACHE 1; \
-             cached numbers break the order of a key",
+            format!("the sequence of {log} caches {cache}"),
+            &format!(
+                "ALTER TABLE {log} ALTER COLUMN seq SET CACHE 1; \
+                 cached numbers break the order of a key"
+            ),
         ),
         finding(
-            oldest <= OLD_SECONDS,
-            format!("oldest open transaction {:?}", duration(oldest.floor())),
+            oldest <= OLD,
+            format!("oldest open transaction {:?}", whole(oldest)),
             "end it (pg_stat_activity shows it); it holds back vacuum and what it enqueued",
         ),
         finding(
-            prepared <= OLD_SECONDS,
-            format!("oldest prepared transaction {:?}", duration(prepared.floor())),
+            prepared <= OLD,
+            format!("oldest prepared transaction {:?}", whole(prepared)),
             "COMMIT PREPARED or ROLLBACK PREPARED it (pg_prepared_xacts shows it)",
         ),
         finding(

@@ -1,26 +1,50 @@
 //! Reading the log: late commits first, then what lies ahead, bounded in rows and bytes.
+//!
+//! Rows are taken apart as the driver gives them, by index and without the engine's cells: looking up names
+//! costs a tenth of a fetch.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt};
 use posthaste_core::{
-    Batch, Fetch, Fetched, Message, MessageId, Position, Seq, Shard, Snapshot, Witness,
+    Batch, Fetch, Fetched, Message, MessageId, Position, Seq, Shard, Snapshot, StoreError, Witness,
 };
-use sqlx::{Connection, PgConnection, Row, postgres::PgRow};
+use posthaste_store_sql::{
+    Cell, Dialect, Fault, Optional, Present, Session, call, headers_from_json, params,
+};
+use sqlx::{Row, ValueRef, postgres::PgRow};
 use uuid::Uuid;
 
 use crate::{
-    error::Fault,
-    rewind::{self, Present},
-    row::{self, MORE, PAYLOAD_BYTES, SEQ, TIME},
+    Postgres, PostgresStore, error,
     snapshot::{self, Seen},
-    transaction::query,
+    value,
 };
+
+// The columns of `fetch` and `fetch_some`.
+const SEQ: usize = 0;
+const ID: usize = 1;
+const TOPIC: usize = 2;
+const KEY: usize = 3;
+const EVENT_TYPE: usize = 4;
+const PAYLOAD: usize = 5;
+/// NULL unless the payload was left out.
+const PAYLOAD_BYTES: usize = 6;
+const HEADERS: usize = 7;
+const CONTENT_TYPE: usize = 8;
+/// When the message was enqueued; in the header, the time of the fetch.
+const TIME: usize = 9;
+const SNAPSHOT: usize = 10;
+const TAKES_ALL: usize = 11;
+const SCANNED: usize = 12;
+const EPOCH: usize = 13;
+const EVIDENCE: usize = 14;
+const WITNESS: usize = 15;
 
 /// Routes that took every topic when they were last read. They are read by the cheaper statement,
 /// which tells when that has changed; so this is never wrong for longer than one call.
@@ -47,75 +71,60 @@ impl WholeRoutes {
     }
 }
 
-/// What a call of the fetch port came to.
-pub(crate) struct Read {
-    /// `None` where the cheaper statement does not do for the route, which it finds out by running.
-    pub(crate) batch: Option<Batch>,
-    /// Whether the route takes every topic.
-    pub(crate) takes_all: bool,
-    /// Whether the batch's snapshot lists every open transaction (ADR 12).
-    pub(crate) is_listed: bool,
+/// The fetch port.
+pub(crate) async fn fetch(store: &PostgresStore, fetch: &Fetch) -> Result<Batch, StoreError> {
+    let whole_routes = &store.dialect().whole_routes;
+    let mut is_whole = whole_routes.suits(fetch);
+    let mut may_draw = true;
+    loop {
+        let argument = (fetch.clone(), is_whole);
+        let read = call!(store, "fetch", Statements, argument, |session, (fetch, is_whole)| {
+            read(session, fetch, *is_whole)
+        });
+        let read = read.await?;
+        whole_routes.learn(&fetch.route, read.takes_all);
+        match read.batch {
+            None => is_whole = false,
+            Some(_) if !read.is_listed && may_draw => {
+                may_draw = false;
+                call!(store, "fetch", Statements, (), |session, ()| draw_xid(session)).await?;
+            }
+            Some(batch) => return Ok(batch),
+        }
+    }
 }
 
-/// The fetch port. Takes no lock; the transaction around it only serves poolers. One statement reads
+/// What one reading of the log came to.
+struct Read {
+    /// `None` where the cheaper statement does not do for the route, which it finds out by running.
+    batch: Option<Batch>,
+    /// Whether the route takes every topic.
+    takes_all: bool,
+    /// Whether the batch's snapshot lists every open transaction (ADR 12).
+    is_listed: bool,
+}
+
+/// Reads the log. Takes no lock; the transaction around it only serves poolers. One statement reads
 /// the log, and it is the first of its transaction, which `sql/fetch.sql` needs.
-pub(crate) async fn fetch(
-    connection: &mut PgConnection,
-    fetch: Fetch,
+async fn read(
+    session: &mut Session<'_, Postgres>,
+    fetch: &Fetch,
     is_whole: bool,
 ) -> Result<Read, Fault> {
-    let page = if is_whole {
-        read_all(connection, &fetch).await?
-    } else {
-        read_some(connection, &fetch).await?
-    };
+    let page = Page::read(session, fetch, is_whole).await?;
     let Header { takes_all, is_listed, .. } = page.header;
     if is_whole && !takes_all {
         return Ok(Read { batch: None, takes_all, is_listed });
     }
-    let (batch, large) = page.batch(&fetch);
-    Ok(Read { batch: Some(load(connection, batch, large).await?), takes_all, is_listed })
+    let (batch, large) = page.batch(fetch);
+    Ok(Read { batch: Some(load(session, batch, large).await?), takes_all, is_listed })
 }
 
 /// Draws a transaction id and gives it up, so that the snapshots of later statements have an `xmax`
 /// above all ids handed out until now.
-pub(crate) async fn draw_xid(connection: &mut PgConnection) -> Result<(), Fault> {
-    let mut savepoint = connection.begin().await?;
-    query(include_str!("../sql/draw_xid.sql")).execute(&mut *savepoint).await?;
-    Ok(savepoint.rollback().await?)
-}
-
-async fn read_all(connection: &mut PgConnection, fetch: &Fetch) -> Result<Page, Fault> {
-    let (seqs, snapshots) = steps(&fetch.after);
-    let rows = query(include_str!("../sql/fetch.sql"))
-        .bind(seqs)
-        .bind(snapshots)
-        .bind(fetch.after.seq())
-        .bind(i64::from(fetch.rows_max.max(1)))
-        .bind(small_max(fetch))
-        .bind(&fetch.route)
-        .bind(witness(fetch))
-        .fetch(connection);
-    Page::of(rows, fetch).await
-}
-
-async fn read_some(connection: &mut PgConnection, fetch: &Fetch) -> Result<Page, Fault> {
-    let (seqs, snapshots) = steps(&fetch.after);
-    let until = fetch.until.as_ref().and_then(|until| until.steps().last());
-    let rows = query(include_str!("../sql/fetch_some.sql"))
-        .bind(seqs)
-        .bind(snapshots)
-        .bind(fetch.after.seq())
-        .bind(i64::from(fetch.rows_max.max(1)))
-        .bind(small_max(fetch))
-        .bind(&fetch.route)
-        .bind(i32::from(fetch.shard.of))
-        .bind(i32::from(fetch.shard.index))
-        .bind(until.map(|step| step.seq))
-        .bind(until.map(|step| &*step.snapshot))
-        .bind(witness(fetch))
-        .fetch(connection);
-    Page::of(rows, fetch).await
+pub(crate) async fn draw_xid(session: &mut Session<'_, Postgres>) -> Result<(), Fault> {
+    let text = session.dialect.text("draw_xid")?;
+    session.dialect.script(session.connection, &text.sql).await
 }
 
 /// The place at which the holder has seen a message.
@@ -124,15 +133,9 @@ fn witness(fetch: &Fetch) -> Option<Seq> {
 }
 
 /// A position as the arrays statements take.
-pub(crate) fn steps(position: &Position) -> (Vec<Seq>, Vec<&str>) {
+pub(crate) fn steps(position: &Position) -> (Vec<Seq>, Vec<String>) {
     let steps = position.steps().iter();
-    steps.map(|step| (step.seq, &*step.snapshot)).unzip()
-}
-
-/// Payloads up to this size come with their rows: however many there are, they fit.
-fn small_max(fetch: &Fetch) -> i32 {
-    let bytes = fetch.bytes_max / fetch.rows_max.max(1) as usize;
-    i32::try_from(bytes).unwrap_or(i32::MAX)
+    steps.map(|step| (step.seq, step.snapshot.to_string())).unzip()
 }
 
 /// What a statement returned.
@@ -158,34 +161,62 @@ struct Header {
 }
 
 impl Header {
-    fn of(row: &PgRow, fetch: &Fetch) -> Result<Self, Fault> {
-        let takes_all: Option<bool> = row.try_get(MORE + 1)?;
+    fn of(dialect: &Postgres, row: &PgRow, fetch: &Fetch) -> Result<Self, Fault> {
+        let takes_all: Option<bool> = get(row, TAKES_ALL)?;
         let takes_all = takes_all.ok_or_else(|| Fault::unknown_route(&fetch.route))?;
-        let snapshot: &str = row.try_get(MORE)?;
-        if let Some(evidence) = &fetch.evidence {
-            let facts: Vec<Option<String>> = row.try_get(MORE + 4)?;
-            Present::of(&facts, snapshot)?.check(evidence, &fetch.after)?;
+        let seen: &str = get(row, SNAPSHOT)?;
+        if fetch.epoch.is_some() || fetch.evidence.is_some() {
+            let present = present(dialect, row, seen)?;
+            present.check(dialect, fetch.epoch, fetch.evidence.as_ref(), &fetch.after)?;
         }
-        let found: Option<i64> = row.try_get(MORE + 3)?;
-        if let Some(epoch) = fetch.epoch
-            && found != Some(epoch)
-        {
-            return Err(rewind::gone(found, epoch));
-        }
-        let (snapshot, is_listed) = match snapshot::listed(row.try_get(MORE)?) {
+        let (snapshot, is_listed) = match snapshot::listed(seen) {
             Some(Seen::Listed(snapshot)) => (snapshot, true),
             Some(Seen::Plain(snapshot)) => (snapshot, false),
             None => return Err(Fault::internal("a fetch without a snapshot")),
         };
         Ok(Self {
             snapshot: snapshot.into(),
-            witness: row.try_get(MORE + 5)?,
+            witness: get(row, WITNESS)?,
             is_listed,
-            now: row.try_get_unchecked(TIME)?,
+            now: get(row, TIME)?,
             takes_all,
-            scanned: row.try_get(MORE + 2)?,
+            scanned: get(row, SCANNED)?,
         })
     }
+}
+
+/// What the server says about its history, in the statement that reads the log.
+fn present(dialect: &Postgres, row: &PgRow, snapshot: &str) -> Result<Present, Fault> {
+    let facts: Vec<Option<String>> = get(row, EVIDENCE)?;
+    let Ok([lineage, seq_last, entry, witnessed]) = <[_; 4]>::try_from(facts) else {
+        return Err(Fault::internal("a fetch with evidence that cannot be read"));
+    };
+    let number = |text: Option<&str>| {
+        let number = text.and_then(|text| text.parse().ok());
+        number.map_or(Cell::Null, Cell::Int)
+    };
+    let text = |text: Option<String>| text.map_or(Cell::Null, Cell::Text);
+    let mut entry = entry.as_deref().into_iter().flat_map(|entry| entry.split('.'));
+    // As the columns of `read_evidence`.
+    let columns = posthaste_store_sql::Row(vec![
+        get::<Option<i64>>(row, EPOCH)?.map_or(Cell::Null, Cell::Int),
+        number(seq_last.as_deref()),
+        number(entry.next()),
+        number(entry.next()),
+        number(entry.next()),
+        text(witnessed),
+        text(lineage),
+        Cell::Text(snapshot.to_owned()),
+    ]);
+    Present::of(dialect, &columns, 0)
+}
+
+/// A column. Unchecked: the statements are ours and so are the types of their columns.
+fn get<'r, T>(row: &'r PgRow, index: usize) -> Result<T, Fault>
+where
+    T: sqlx::Decode<'r, sqlx::Postgres>,
+{
+    row.try_get_unchecked(index).map_err(error::fault)
 }
 
 /// A row that is a message.
@@ -200,11 +231,22 @@ struct Line {
 
 impl Line {
     fn of(row: &PgRow) -> Result<Self, Fault> {
+        let payload: Option<&[u8]> = get(row, PAYLOAD)?;
+        let headers: Option<&str> = get(row, HEADERS)?;
+        let message = Message {
+            id: MessageId(get(row, ID)?),
+            topic: get(row, TOPIC)?,
+            key: get(row, KEY)?,
+            event_type: get(row, EVENT_TYPE)?,
+            payload: payload.map(Bytes::copy_from_slice).unwrap_or_default(),
+            headers: headers.map(headers_from_json).unwrap_or_default(),
+            content_type: get(row, CONTENT_TYPE)?,
+        };
         Ok(Self {
-            seq: row.try_get_unchecked(SEQ)?,
-            message: row::message(row)?,
-            left_out: row.try_get_unchecked(PAYLOAD_BYTES)?,
-            time: row.try_get_unchecked(TIME)?,
+            seq: get(row, SEQ)?,
+            message,
+            left_out: get(row, PAYLOAD_BYTES)?,
+            time: get(row, TIME)?,
         })
     }
 
@@ -213,18 +255,59 @@ impl Line {
     }
 }
 
+/// A timestamp as PostgreSQL sends it: microseconds since the year 2000.
+fn instant(micros: i64) -> SystemTime {
+    const YEAR_2000: Duration = Duration::from_secs(946_684_800);
+    let distance = Duration::from_micros(micros.unsigned_abs());
+    let start = UNIX_EPOCH + YEAR_2000;
+    let instant =
+        if micros < 0 { start.checked_sub(distance) } else { start.checked_add(distance) };
+    // `infinity` and the like, which the table does not refuse.
+    instant.unwrap_or(UNIX_EPOCH)
+}
+
 impl Page {
+    async fn read(
+        session: &mut Session<'_, Postgres>,
+        fetch: &Fetch,
+        is_whole: bool,
+    ) -> Result<Self, Fault> {
+        let text = session.dialect.text(if is_whole { "fetch" } else { "fetch_some" })?;
+        let (seqs, snapshots) = steps(&fetch.after);
+        let until = fetch.until.as_ref().and_then(|until| until.steps().last());
+        let rows_max = fetch.rows_max.max(1);
+        let params = params![
+            seqs: seqs,
+            snapshots: snapshots.as_slice(),
+            after: fetch.after.seq(),
+            limit: rows_max,
+            // Payloads up to this size come with their rows: however many there are, they fit.
+            small: fetch.bytes_max / rows_max as usize,
+            route: &fetch.route,
+            of: fetch.shard.of,
+            index: fetch.shard.index,
+            until_seq: until.map(|step| step.seq),
+            until_snapshot: until.map(|step| &*step.snapshot),
+            witness: witness(fetch),
+        ];
+        let arguments = value::arguments(&text.bound(&params)?)?;
+        let rows = value::query(text, arguments, session.reuse).fetch(&mut *session.connection);
+        Self::of(session.dialect, rows, fetch).await
+    }
+
     /// Reads rows as they come, so that the server makes the next while we take this one apart.
     async fn of(
+        dialect: &Postgres,
         mut stream: impl Stream<Item = Result<PgRow, sqlx::Error>> + Unpin,
         fetch: &Fetch,
     ) -> Result<Self, Fault> {
+        let is_header = |row: &PgRow| Ok(!row.try_get_raw(SNAPSHOT)?.is_null());
         let mut header = None;
         let mut rows = Vec::with_capacity(fetch.rows_max.min(10_000) as usize);
-        while let Some(row) = stream.try_next().await? {
+        while let Some(row) = stream.try_next().await.map_err(error::fault)? {
             // The header is the first in practice, but nothing promises the order of a union.
-            if header.is_none() && row::is_present(&row, MORE)? {
-                header = Some(Header::of(&row, fetch)?);
+            if header.is_none() && is_header(&row).map_err(error::fault)? {
+                header = Some(Header::of(dialect, &row, fetch)?);
             } else {
                 rows.push(Line::of(&row)?);
             }
@@ -255,7 +338,7 @@ impl Page {
             }
             let age = self.header.now.saturating_sub(line.time);
             let age = Duration::from_micros(u64::try_from(age).unwrap_or(0));
-            let enqueued_at = row::instant(line.time);
+            let enqueued_at = instant(line.time);
             messages.push(Fetched { seq: line.seq, message: line.message, enqueued_at, age });
         }
         let snapshot = claimed(fetch, &self.header.snapshot);
@@ -297,19 +380,19 @@ fn claimed(fetch: &Fetch, seen: &Snapshot) -> Snapshot {
 /// Fills in large payloads. A row that retention removed between the statements has been passed by
 /// every route, so this fetch is a stale holder's: it fails, and the holder finds out.
 async fn load(
-    connection: &mut PgConnection,
+    session: &mut Session<'_, Postgres>,
     mut batch: Batch,
     large: Vec<Seq>,
 ) -> Result<Batch, Fault> {
     if large.is_empty() {
         return Ok(batch);
     }
-    let rows =
-        query(include_str!("../sql/fetch_payloads.sql")).bind(&large).fetch_all(connection).await?;
+    let wanted = params![seqs: large.as_slice()];
+    let rows = session.optional(Optional::FetchPayloads, &wanted).await?.rows;
     let mut payloads = HashMap::with_capacity(rows.len());
-    for row in &rows {
-        let payload: &[u8] = row.try_get(1)?;
-        payloads.insert(row.try_get::<Seq, _>(0)?, Bytes::copy_from_slice(payload));
+    for mut row in rows {
+        let payload = row.take_bytes(1)?.unwrap_or_default();
+        payloads.insert(row.number::<Seq>(0)?, Bytes::from(payload));
     }
     for fetched in &mut batch.messages {
         if large.binary_search(&fetched.seq).is_ok() {

@@ -6,9 +6,10 @@ use std::{
 };
 
 use posthaste_core::StoreError;
+use posthaste_store_sql::Fault;
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
-use crate::error::{Fault, store_error};
+use crate::error::store_error;
 
 /// SQLSTATEs of `commit.sql` where the transaction is aborted, or another than the one that began.
 const NOT_COMMITTED: [&str; 3] = ["25P02", "22P02", "42704"];

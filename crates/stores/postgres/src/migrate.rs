@@ -1,84 +1,23 @@
 //! The tables: making them, moving them forward, and taking over those of another server.
 
-use std::{fmt::Write as _, time::Duration};
+use std::fmt::Write as _;
 
-use posthaste_core::{Position, StoreError};
-use sqlx::{Executor, PgConnection, PgPool, Row};
+use posthaste_core::{Position, Seq, StoreError};
+use posthaste_store_sql::{Dialect, Fault, Migration, Session, migrations, params};
+use sqlx::PgPool;
 
-use crate::{
-    error::Fault,
-    examine::too_new,
-    fetch::steps,
-    route,
-    transaction::{Patience, query, run, scalar},
-};
-
-/// Migrations wait for each other, and rewriting a big log takes its time.
-const DEADLINE: Duration = Duration::from_secs(3600);
-
-/// One change of the tables.
-#[derive(Clone, Copy, Debug)]
-pub struct Migration {
-    /// Counted from 1, in the order they run; the same in every store.
-    pub number: i32,
-    /// What it is about.
-    pub name: &'static str,
-    /// The statements that make it.
-    pub up: &'static str,
-    /// The statements that undo it.
-    pub down: &'static str,
-}
+use crate::{Postgres, PostgresStore, fetch::steps};
 
 /// Every change, in order.
-pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        number: 1,
-        name: "0001_outbox",
-        up: include_str!("../migrations/0001_outbox.up.sql"),
-        down: include_str!("../migrations/0001_outbox.down.sql"),
-    },
-    Migration {
-        number: 2,
-        name: "0002_log_identity",
-        up: include_str!("../migrations/0002_log_identity.up.sql"),
-        down: include_str!("../migrations/0002_log_identity.down.sql"),
-    },
-    Migration {
-        number: 3,
-        name: "0003_inbox",
-        up: include_str!("../migrations/0003_inbox.up.sql"),
-        down: include_str!("../migrations/0003_inbox.down.sql"),
-    },
-    Migration {
-        number: 4,
-        name: "0004_exact_enqueue_bounded_calls",
-        up: include_str!("../migrations/0004_exact_enqueue_bounded_calls.up.sql"),
-        down: include_str!("../migrations/0004_exact_enqueue_bounded_calls.down.sql"),
-    },
-    Migration {
-        number: 5,
-        name: "0005_inbox_page",
-        up: include_str!("../migrations/0005_inbox_page.up.sql"),
-        down: include_str!("../migrations/0005_inbox_page.down.sql"),
-    },
-    Migration {
-        number: 6,
-        name: "0006_trouble",
-        up: include_str!("../migrations/0006_trouble.up.sql"),
-        down: include_str!("../migrations/0006_trouble.down.sql"),
-    },
-    Migration {
-        number: 7,
-        name: "0007_rewind",
-        up: include_str!("../migrations/0007_rewind.up.sql"),
-        down: include_str!("../migrations/0007_rewind.down.sql"),
-    },
-    Migration {
-        number: 8,
-        name: "0008_exact_text",
-        up: include_str!("../migrations/0008_exact_text.up.sql"),
-        down: include_str!("../migrations/0008_exact_text.down.sql"),
-    },
+pub const MIGRATIONS: &[Migration] = &migrations![
+    "0001_outbox",
+    "0002_log_identity",
+    "0003_inbox",
+    "0004_exact_enqueue_bounded_calls",
+    "0005_inbox_page",
+    "0006_trouble",
+    "0007_rewind",
+    "0008_exact_text",
 ];
 
 /// Brings the tables to the version of this program, in one transaction, and returns the names of
@@ -88,38 +27,7 @@ pub const MIGRATIONS: &[Migration] = &[
 /// # Errors
 /// Kind `SchemaTooNew` for tables of a later version, `Denied` where the role may not create them.
 pub async fn migrate(pool: &PgPool) -> Result<Vec<&'static str>, StoreError> {
-    run(pool, "migrate", DEADLINE, Patience::Endless, |connection| Box::pin(advance(connection)))
-        .await
-}
-
-async fn advance(connection: &mut PgConnection) -> Result<Vec<&'static str>, Fault> {
-    query(include_str!("../sql/migrate_lock.sql")).execute(&mut *connection).await?;
-    let found = version(connection).await?;
-    let known = MIGRATIONS.last().map_or(0, |last| last.number);
-    if found > known {
-        return Err(too_new(found, known));
-    }
-    let mut ran = Vec::new();
-    for migration in MIGRATIONS.iter().filter(|migration| migration.number > found) {
-        connection.execute(sqlx::raw_sql(migration.up)).await?;
-        query(include_str!("../sql/migrate_record.sql"))
-            .bind(migration.number)
-            .bind(migration.name)
-            .execute(&mut *connection)
-            .await?;
-        ran.push(migration.name);
-    }
-    Ok(ran)
-}
-
-/// The number of the latest migration that ran; 0 where there are no tables.
-pub(crate) async fn version(connection: &mut PgConnection) -> Result<i32, Fault> {
-    let exists: bool =
-        scalar(include_str!("../sql/schema_exists.sql")).fetch_one(&mut *connection).await?;
-    if !exists {
-        return Ok(0);
-    }
-    Ok(scalar(include_str!("../sql/schema_version.sql")).fetch_one(connection).await?)
+    PostgresStore::new(pool.clone()).migrate().await
 }
 
 /// Every migration as one script for `psql`, for those who run such things by hand: what
@@ -145,48 +53,43 @@ pub fn print_migrations() -> String {
 /// # Errors
 /// As for any call; then nothing was changed.
 pub async fn adopt(pool: &PgPool) -> Result<(), StoreError> {
-    run(pool, "adopt", DEADLINE, Patience::Endless, |connection| Box::pin(take_over(connection)))
-        .await
+    PostgresStore::new(pool.clone()).adopt().await
 }
 
-async fn take_over(connection: &mut PgConnection) -> Result<(), Fault> {
-    query(include_str!("../sql/adopt_lock.sql")).execute(&mut *connection).await?;
-    let shards = route::positions(connection, None).await?;
+/// What [`adopt`] does in its transaction.
+pub(crate) async fn take_over(session: &mut Session<'_, Postgres>) -> Result<(), Fault> {
+    for name in ["endless_patience", "adopt_lock", "lock_all_leases"] {
+        session.own(name, &[]).await?;
+    }
+    let shards = session.own("adopt_positions", &[]).await?.rows;
     let mut ends = Vec::with_capacity(shards.len());
     for shard in &shards {
-        ends.push(passed(connection, &shard.position).await?);
+        ends.push(passed(session, &shard.position(2)?).await?);
     }
-    query(include_str!("../sql/adopt_rows.sql")).execute(&mut *connection).await?;
-    let head = route::head(connection).await?;
-    let snapshot = head.steps().last().map_or_else(String::new, |step| step.snapshot.to_string());
+    session.own("adopt_rows", &[]).await?;
+    let head = Postgres::head(session, "").await?;
+    let snapshot = head.steps().last().map_or("", |step| &*step.snapshot);
     for (shard, end) in shards.iter().zip(ends) {
-        let position = Position::at(end, snapshot.as_str());
-        query(include_str!("../sql/adopt_lease.sql"))
-            .bind(&shard.route)
-            .bind(shard.shard)
-            .bind(position.to_string())
-            .bind(position.seq())
-            .execute(&mut *connection)
-            .await?;
+        let lease = params![
+            route: shard.string(0)?,
+            shard: shard.int(1)?,
+            position: &Position::at(end, snapshot),
+            seq: end,
+        ];
+        session.own("adopt_lease", &lease).await?;
     }
-    query(include_str!("../sql/adopt_barriers.sql"))
-        .bind(head.to_string())
-        .execute(&mut *connection)
-        .await?;
-    query(include_str!("../sql/adopt_identity.sql")).execute(&mut *connection).await?;
-    query(include_str!("../sql/forget_log.sql")).bind(None::<&str>).execute(connection).await?;
+    session.own("adopt_barriers", &params![barrier: &head]).await?;
+    session.own("adopt_identity", &[]).await?;
+    session.own("adopt_logs", &[]).await?;
     Ok(())
 }
 
 /// The seq up to which a position leaves nothing unread.
-async fn passed(connection: &mut PgConnection, position: &Position) -> Result<i64, Fault> {
+async fn passed(session: &mut Session<'_, Postgres>, position: &Position) -> Result<Seq, Fault> {
     let (seqs, snapshots) = steps(position);
-    let row = query(include_str!("../sql/adopt_unread.sql"))
-        .bind(seqs)
-        .bind(snapshots)
-        .bind(position.seq())
-        .fetch_one(connection)
-        .await?;
-    let unread: Option<i64> = row.try_get(0)?;
-    Ok(unread.map_or(position.seq(), |seq| seq - 1))
+    let end = position.seq();
+    let look = params![seqs: seqs, snapshots: snapshots.as_slice(), end: end];
+    let unread = session.own("adopt_unread", &look).await?;
+    let unread = unread.rows.first().map(|row| row.int(0)).transpose()?.flatten();
+    Ok(unread.map_or(end, |seq| seq - 1))
 }

@@ -1,4 +1,4 @@
-//! Removing what is finished, in bounded chunks. A row of the log goes only when, for the retention
+//! Removing messages from the log, in bounded chunks. A row goes only when, for the retention
 //! time, the snapshot of every shard's position has seen it: being below a position is not enough,
 //! it may have been committed after it.
 
@@ -7,29 +7,23 @@ use std::{
     time::Duration,
 };
 
-use posthaste_core::{Purged, Retention, Seq, StoreError};
-use sqlx::{PgConnection, Row};
+use posthaste_core::{Retention, Seq, StoreError};
+use posthaste_store_sql::{Fault, Session, call, params};
 use tokio::time::Instant;
 
-use crate::{
-    PostgresStore,
-    error::Fault,
-    journal,
-    row::{count, seconds},
-    transaction::query,
-};
+use crate::{Postgres, PostgresStore};
 
 /// Rows of the log one statement looks at.
-const LOOK_ROWS: i64 = 10_000;
+const LOOK_ROWS: u64 = 10_000;
 /// Statements one round takes at most.
 const LOOKS_MAX: usize = 20;
 /// So many rows that must stay are cheaply looked at again in every round.
-const KEPT_ROWS_FEW: i64 = 10_000;
+const KEPT_ROWS_FEW: u64 = 10_000;
 /// More are looked at again after this time: a late commit may have become finished among them.
 const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
-/// Where cleaning the log goes on. Rows that must stay (topics without a route) would otherwise be
-/// looked at from the start in every round.
+/// Where a purge of the log goes on. Rows that must stay (topics without a route) would otherwise be
+/// looked at from the start in every round. Lost with the process: the next one starts from the beginning.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep(Mutex<SweepState>);
 
@@ -38,7 +32,7 @@ struct SweepState {
     /// Everything up to here has been looked at in this sweep.
     seq: Seq,
     /// Rows that this sweep had to leave.
-    kept: i64,
+    kept: u64,
     /// Whether this sweep reached the end that it had.
     is_complete: bool,
     /// When this sweep began; `None` before the first.
@@ -69,56 +63,29 @@ impl Sweep {
     }
 }
 
-/// The purge port. Each chunk is a transaction of its own. Where a lock keeps the log from being
-/// cleaned, the rest is cleaned first.
-pub(crate) async fn purge(
+/// Looks through the log from where the last round stopped, each chunk in a transaction of its own; returns
+/// how many messages it removed.
+pub(crate) async fn sweep(
     store: &PostgresStore,
     retention: Retention,
     rows_max: u32,
-) -> Result<Purged, StoreError> {
-    let delivered = seconds(retention.delivered);
-    let discarded = seconds(retention.discarded);
-    let rows_max = i64::from(rows_max);
-    // First, so that a long journal, which makes what follows slow, gets shorter in every round.
-    let progress = journal::thin(store, delivered).await?;
-    let messages = sweep(store, delivered, rows_max).await;
-    let discarded = store
-        .call("purge", move |connection| {
-            Box::pin(async move {
-                query(include_str!("../sql/purge_patience.sql")).execute(&mut *connection).await?;
-                let discarded = query(include_str!("../sql/purge_discarded.sql"))
-                    .bind(discarded)
-                    .bind(rows_max)
-                    .execute(&mut *connection)
-                    .await?;
-                query(include_str!("../sql/purge_relays.sql")).execute(&mut *connection).await?;
-                query(include_str!("../sql/purge_rewinds.sql")).execute(connection).await?;
-                Ok(discarded.rows_affected())
-            })
-        })
-        .await?;
-    Ok(Purged { messages: messages?, discarded, progress })
-}
-
-/// Looks through the log from where the last round stopped.
-async fn sweep(
-    store: &PostgresStore,
-    retention_seconds: f64,
-    rows_max: i64,
 ) -> Result<u64, StoreError> {
-    let mut state = store.sweep.resume();
+    let sweep = &store.dialect().sweep;
+    let rows_max = u64::from(rows_max);
+    let mut state = sweep.resume();
     let mut removed = 0;
     for _ in 0..LOOKS_MAX {
-        let (from, room) = (state.seq, rows_max - removed);
-        let chunk = store
-            .call("purge", move |connection| {
-                Box::pin(chunk(connection, from, room, retention_seconds))
-            })
-            .await?;
+        let from = state.seq;
+        let argument = (from, rows_max - removed, retention.delivered);
+        let chunk =
+            call!(store, "purge", Transaction, argument, |session, (from, room, retention)| {
+                chunk(session, *from, *room, *retention)
+            });
+        let chunk = chunk.await?;
         if chunk.end < from {
             // An end that lies behind means a new route, and with it other rows that may go.
             state = SweepState::start();
-            store.sweep.pause(state);
+            sweep.pause(state);
             continue;
         }
         removed += chunk.removed;
@@ -129,53 +96,50 @@ async fn sweep(
             (false, true) => chunk.end,
             (false, false) => chunk.looked_last.unwrap_or(chunk.end),
         };
-        state.kept += if is_full { 0 } else { chunk.looked - chunk.removed };
+        state.kept += if is_full { 0 } else { chunk.looked.saturating_sub(chunk.removed) };
         state.is_complete = is_end && !is_full;
-        store.sweep.pause(state);
+        sweep.pause(state);
         if is_full || is_end {
             break;
         }
     }
-    Ok(count(removed))
+    Ok(removed)
 }
 
 /// What one statement found.
 struct Chunk {
     /// The highest seq that may go.
     end: Seq,
-    looked: i64,
+    looked: u64,
     looked_last: Option<Seq>,
-    removed: i64,
+    removed: u64,
     removed_last: Option<Seq>,
 }
 
 /// Decides what may go, and removes it, while no route is registered or changed: a route that appears
 /// in between would find what waits for it gone.
 async fn chunk(
-    connection: &mut PgConnection,
+    session: &mut Session<'_, Postgres>,
     after: Seq,
-    rows_max: i64,
-    retention_seconds: f64,
+    rows_max: u64,
+    retention: Duration,
 ) -> Result<Chunk, Fault> {
-    for sql in [
-        include_str!("../sql/purge_patience.sql"),
-        include_str!("../sql/purge_lock_log.sql"),
-        include_str!("../sql/purge_lock_routes.sql"),
-    ] {
-        query(sql).execute(&mut *connection).await?;
+    for name in ["purge_patience", "purge_hold_log", "purge_hold_routes"] {
+        session.own(name, &[]).await?;
     }
-    let row = query(include_str!("../sql/purge_messages.sql"))
-        .bind(after)
-        .bind(LOOK_ROWS)
-        .bind(rows_max)
-        .bind(retention_seconds)
-        .fetch_one(connection)
-        .await?;
+    let look = params![
+        after: after,
+        look: LOOK_ROWS.cast_signed(),
+        limit: rows_max.cast_signed(),
+        retention: retention,
+    ];
+    let outcome = session.own("purge_sweep", &look).await?;
+    let row = outcome.rows.first().ok_or_else(|| Fault::internal("a purge without a result"))?;
     Ok(Chunk {
-        end: row.try_get(0)?,
-        looked: row.try_get(1)?,
-        looked_last: row.try_get(2)?,
-        removed: row.try_get(3)?,
-        removed_last: row.try_get(4)?,
+        end: row.number(0)?,
+        looked: row.count(1)?,
+        looked_last: row.int(2)?,
+        removed: row.count(3)?,
+        removed_last: row.int(4)?,
     })
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use posthaste_core::{Horizon, Position};
+use posthaste_core::{Horizon, Position, Seq};
 
 /// So many transaction ids from a snapshot's `xmax` on are listed in it. Open transactions are rarely
 /// more; the ids of one that sets a savepoint for every row may be.
@@ -72,6 +72,11 @@ impl Snapshot {
         self
     }
 
+    /// Whether the transaction had ended.
+    fn sees(&self, xid: u64) -> bool {
+        xid < self.xmax && !self.open.contains(&xid)
+    }
+
     /// Whether everything this one sees, `other` sees too.
     fn is_within(&self, other: &Self) -> bool {
         let hidden_here = |xid: &u64| *xid >= self.xmax || self.open.contains(xid);
@@ -94,6 +99,17 @@ pub(crate) fn is_within(position: &Position, limit: &Position) -> bool {
             .steps()
             .iter()
             .all(|step| parse(&step.snapshot).is_some_and(|inner| inner.is_within(&outer)))
+}
+
+/// Whether the position covers the row of that seq, which the transaction `xid` wrote; one that cannot be read
+/// counts as not covered.
+pub(crate) fn covers(position: &Position, seq: Seq, xid: &str) -> bool {
+    let step = position.steps().iter().find(|step| seq <= step.seq);
+    let snapshot = step.and_then(|step| Snapshot::parse(&step.snapshot));
+    match (snapshot, xid.parse()) {
+        (Some(snapshot), Ok(xid)) => snapshot.sees(xid),
+        _ => false,
+    }
 }
 
 /// The first transaction that no snapshot of the position, as the server gave it, speaks of.
@@ -184,6 +200,23 @@ mod tests {
         }
         let later: Position = "40@17:21:17,18".parse().unwrap();
         assert!(!is_within(&later, &listed));
+    }
+
+    #[test]
+    fn a_position_covers_the_rows_of_transactions_that_had_ended() {
+        let position: Position = "20@10:20:12;40@5:9:5,7".parse().unwrap();
+        for (seq, xid, expected) in [
+            (20, "11", true),
+            (20, "12", false),
+            (20, "20", false),
+            (21, "8", true),
+            (21, "7", false),
+            (21, "11", false),
+            (41, "3", false),
+            (1, "nonsense", false),
+        ] {
+            assert_eq!(covers(&position, seq, xid), expected, "{seq} of {xid}");
+        }
     }
 
     #[test]

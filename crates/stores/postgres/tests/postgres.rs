@@ -4,13 +4,14 @@ mod bed;
 
 use std::{collections::HashSet, time::Duration};
 
-use bed::{Bed, ROUTE, TTL, claim, fetch_after, message, payloads, serve, settlement};
+use bed::{Bed, ROUTE, TTL, claim, explain, fetch_after, message, payloads, serve, settlement};
 use posthaste_conformance::store::TestBed;
 use posthaste_core::{
     Claim, Fetch, Message, MessageId, Next, Park, ParkedFilter, Position, Repark, Retention,
     RouteSpec, Settlement, Store, StoreErrorKind as Kind,
 };
 use posthaste_fixtures::{PATIENCE, eventually};
+use posthaste_store_sql::{Reuse, Session, Statement, params};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, postgres::PgPoolOptions};
 
 /// Returns once a session of the store waits for a lock.
@@ -113,22 +114,23 @@ async fn take_over_waits_for_a_settlement_in_flight() {
     let mut session = bed.connect().await;
     let mut settling = session.begin().await.unwrap();
     let position = Position::at(7, "3:3:");
-    sqlx::query(include_str!("../sql/settle_position.sql"))
-        .bind(ROUTE)
-        .bind(0)
-        .bind(grant.lease.relay.0)
-        .bind(grant.lease.epoch)
-        .bind(position.to_string())
-        .bind(position.seq())
-        .bind(None::<String>)
-        .bind("0")
-        .bind(None::<i64>)
-        .bind(None::<i64>)
-        .bind(None::<i64>)
-        .bind(None::<uuid::Uuid>)
-        .execute(&mut *settling)
-        .await
-        .unwrap();
+    let entry = params![
+        route: ROUTE,
+        shard: 0_u16,
+        relay: grant.lease.relay,
+        epoch: grant.lease.epoch,
+        position: &position,
+        seq: position.seq(),
+        lineage: None::<String>,
+        reach: "0",
+        entry_epoch: None::<i64>,
+        entry_n: None::<i64>,
+        witness_seq: None::<i64>,
+        witness_id: None::<uuid::Uuid>,
+    ];
+    let dialect = bed.store.dialect();
+    let mut other = Session { dialect, connection: &mut settling, reuse: Reuse::Unnamed };
+    assert_eq!(other.execute(Statement::SettlePosition, &entry).await.unwrap(), 1);
     let store = bed.store.clone().deadline(PATIENCE);
     let take_over = tokio::spawn(async move { store.acquire(&claim()).await });
     until_blocked(&mut bed.connect().await).await;
@@ -321,25 +323,24 @@ async fn barrier_moves_ahead_of_a_holder_that_read_past_it() {
 /// them, in every way that the planner may have of the table.
 async fn pages(bed: &Bed, after: &Position) -> Vec<i64> {
     let mut pages = Vec::new();
-    for (sql, is_whole) in
-        [(include_str!("../sql/fetch.sql"), true), (include_str!("../sql/fetch_some.sql"), false)]
-    {
-        let step = after.steps().last().expect("a position");
-        let options = "(ANALYZE, BUFFERS, FORMAT JSON)";
-        let mut explain = sqlx::query(AssertSqlSafe(format!("EXPLAIN {options} {sql}")))
-            .bind(vec![step.seq])
-            .bind(vec![step.snapshot.to_string()])
-            .bind(step.seq)
-            .bind(100_i64)
-            .bind(16_384)
-            .bind(ROUTE);
-        if !is_whole {
-            explain = explain.bind(1).bind(0).bind(None::<i64>).bind(None::<String>);
-        }
-        explain = explain.bind(None::<i64>);
-        let row = explain.fetch_one(&bed.pool).await.expect("a valid statement");
-        let plan: String = row.try_get_unchecked(0).expect("a plan");
-        let plan: serde_json::Value = serde_json::from_str(&plan).expect("JSON");
+    let step = after.steps().last().expect("a position");
+    let snapshots = [step.snapshot.to_string()];
+    let params = params![
+        seqs: vec![step.seq],
+        snapshots: &snapshots[..],
+        after: step.seq,
+        limit: 100_i64,
+        small: 16_384_i64,
+        route: ROUTE,
+        of: 1_u16,
+        index: 0_u16,
+        until_seq: None::<i64>,
+        until_snapshot: None::<String>,
+        witness: None::<i64>,
+    ];
+    for statement in ["fetch", "fetch_some"] {
+        let plan = explain(bed, "(ANALYZE, BUFFERS, FORMAT JSON)", statement, &params).await;
+        let plan: serde_json::Value = serde_json::from_str(&plan.concat()).expect("JSON");
         assert!(!plan.to_string().contains("Seq Scan on outbox"), "{plan:#}");
         let count = |name: &str| plan[0]["Plan"][name].as_i64().expect("a count");
         pages.push(count("Shared Hit Blocks") + count("Shared Read Blocks"));
@@ -719,16 +720,112 @@ async fn status_reads_parked_messages_by_index() {
     )
     .await;
     bed.run("ANALYZE posthaste.parked").await;
-    for (sql, indexes) in [
-        (include_str!("../sql/status_parked.sql"), &["parked_retrying", "parked_dead"][..]),
-        (include_str!("../sql/status_owners.sql"), &["parked_pkey"]),
+    for (statement, indexes) in [
+        ("status_parked", &["parked_retrying", "parked_dead"][..]),
+        ("status_owners", &["parked_pkey"]),
     ] {
-        let explain = sqlx::query(AssertSqlSafe(format!("EXPLAIN {sql}"))).bind("r0");
-        let plan = explain.fetch_all(&bed.pool).await.unwrap();
-        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let plan = explain(&bed, "", statement, &params![route: "r0", after: "r0"]).await;
         let plan = plan.join("\n");
         assert!(!plan.contains("Seq Scan") && !plan.contains("Bitmap"), "{plan}");
         assert!(indexes.iter().all(|index| plan.contains(index)), "{plan}");
+    }
+    bed.remove().await;
+}
+
+/// Statements compare topics by LIKE, where other characters than a pattern's star mean something.
+#[tokio::test]
+async fn patterns_become_likes_with_everything_else_escaped() {
+    let bed = Bed::fresh().await;
+    let patterns = ["*", "orders.*", "a_%", r"a\*", "\"q\", 'é'"];
+    let topics = patterns.map(|pattern| pattern.parse().unwrap()).to_vec();
+    let spec = RouteSpec { name: ROUTE.to_owned(), topics, shards: 1 };
+    let turned = RouteSpec { topics: spec.topics.iter().rev().cloned().collect(), ..spec.clone() };
+    let likes = ["%", "orders.%", r"a\_\%", r"a\\%", "\"q\", 'é'"];
+    for (spec, is_turned) in [(&spec, false), (&turned, true)] {
+        bed.store.register(spec).await.unwrap();
+        let row = sqlx::query("SELECT topics, likes FROM posthaste.route");
+        let row = row.fetch_one(&bed.pool).await.unwrap();
+        for (column, mut expected) in [patterns, likes].into_iter().enumerate() {
+            if is_turned {
+                expected.reverse();
+            }
+            assert_eq!(row.get::<Vec<String>, _>(column), expected);
+        }
+    }
+    bed.remove().await;
+}
+
+/// A message that had no route is parked for one that takes it now, before a message of its key that is
+/// retrying: that one waits.
+#[tokio::test]
+async fn messages_that_waited_come_before_later_ones_of_their_key() {
+    let bed = Bed::fresh().await;
+    let keyed = |topic: &str| Message::from_bytes(topic, Some("k"), topic.to_owned());
+    bed.store.append(&[keyed("waiting"), keyed("orders")]).await.unwrap();
+    bed.store.register(&route(ROUTE, "orders")).await.unwrap();
+    let grant = bed.store.acquire(&claim()).await.unwrap().expect("a free lease");
+    let batch = bed.store.fetch(&fetch_after(Position::default())).await.unwrap();
+    let park = Park {
+        message: batch.messages[0].message.clone(),
+        age: Duration::ZERO,
+        report: Repark {
+            seq: batch.messages[0].seq,
+            attempts: 1,
+            unknowns: 0,
+            failure: None,
+            next: Next::Retry(Duration::ZERO),
+        },
+    };
+    let position = Position::default().passed(batch.end, &batch.snapshot);
+    let parked = Settlement { park: vec![park], ..settlement(position) };
+    bed.store.settle(&grant.lease, &parked).await.unwrap();
+    bed.store.register(&route(ROUTE, "*")).await.unwrap();
+    let planned = "SELECT array_agg(seq) FROM posthaste.parked WHERE next_attempt_at IS NOT NULL";
+    let planned: Vec<i64> = sqlx::query_scalar(planned).fetch_one(&bed.pool).await.unwrap();
+    assert_eq!(planned, [1]);
+    let grant = bed.store.acquire(&claim()).await.unwrap().expect("leases have ended");
+    let due = bed.store.due(&grant.lease, 10, usize::MAX).await.unwrap();
+    assert_eq!(due.messages.iter().map(|parked| parked.seq).collect::<Vec<_>>(), [1, 2]);
+    bed.remove().await;
+}
+
+/// Messages are looked up by their seqs even where the server knows nothing about a table that has just
+/// grown, and would rather read all that is parked for the route.
+#[tokio::test]
+async fn parked_messages_are_looked_up_one_by_one_in_a_table_that_has_just_grown() {
+    let bed = Bed::fresh().await;
+    bed.run(
+        "INSERT INTO posthaste.parked (route, seq, bucket, id, topic, key, payload, content_type, \
+             created_at, state) \
+             SELECT 'all', n, 0, gen_random_uuid(), 't', 'k' || n, repeat('x', 200)::bytea, 'c', \
+                 now(), CASE WHEN n % 3 = 0 THEN 'dead' ELSE 'retrying' END \
+             FROM generate_series(1, 100000) AS n",
+    )
+    .await;
+    let seqs: Vec<i64> = (1..=100).collect();
+    let keys: Vec<String> = seqs.iter().map(|seq| format!("k{seq}")).collect();
+    let params = params![
+        route: ROUTE,
+        seqs: seqs.as_slice(),
+        keys: keys.as_slice(),
+        by: "ada",
+        why: "test",
+    ];
+    for statement in [
+        "due_messages",
+        "settle_keys",
+        "hold_followers",
+        "promote_heads",
+        "redrive",
+        "discard",
+        "purge_discarded",
+    ] {
+        let plan = explain(&bed, "(ANALYZE, BUFFERS, FORMAT JSON)", statement, &params).await;
+        let plan: serde_json::Value = serde_json::from_str(&plan.concat()).expect("JSON");
+        let count = |name: &str| plan[0]["Plan"][name].as_i64().expect("a count");
+        let pages = count("Shared Hit Blocks") + count("Shared Read Blocks");
+        // All of the route are 4,000 pages.
+        assert!(pages < 3_000, "{statement}: {pages} pages\n{plan:#}");
     }
     bed.remove().await;
 }

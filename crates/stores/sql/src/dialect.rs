@@ -393,7 +393,7 @@ impl<D: Dialect> Session<'_, D> {
             return Ok(());
         }
         let text = self.text(statement)?;
-        let rows = rows.iter().map(|params| bound(text, params)).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows.iter().map(|params| text.bound(params)).collect::<Result<Vec<_>, _>>()?;
         self.dialect.run_each(self.connection, text, &rows, self.reuse).await
     }
 
@@ -416,18 +416,7 @@ impl<D: Dialect> Session<'_, D> {
         text: &'static Text,
         params: &[Param<'_>],
     ) -> Result<Outcome, Fault> {
-        let values = bound(text, params)?;
+        let values = text.bound(params)?;
         self.dialect.run(self.connection, text, &values, self.reuse).await
     }
-}
-
-/// The values in the order in which the statement binds them.
-fn bound<'p, 'v>(text: &Text, params: &'p [Param<'v>]) -> Result<Vec<&'p Value<'v>>, Fault> {
-    let value = |name: &String| {
-        let given = params.iter().find(|(given, _)| given == name);
-        given.map(|(_, value)| value).ok_or_else(|| {
-            Fault::internal(format!("statement `{}` wants :{name}, which is not given", text.name))
-        })
-    };
-    text.params.iter().map(value).collect()
 }

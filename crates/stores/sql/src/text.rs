@@ -8,6 +8,8 @@ use std::{
 
 use posthaste_core::Invalid;
 
+use crate::{Fault, Param, Value};
+
 /// A file of `sql/`: its name without the extension, and its text.
 pub type File = (&'static str, &'static str);
 
@@ -82,6 +84,23 @@ pub struct Text {
     pub sql: String,
     /// The names of its parameters, in the order in which they are bound.
     pub params: Vec<String>,
+}
+
+impl Text {
+    /// The values of the parameters, in the order in which the statement binds them.
+    ///
+    /// # Errors
+    /// Kind `Internal` for a parameter that is not given.
+    pub fn bound<'p, 'v>(&self, params: &'p [Param<'v>]) -> Result<Vec<&'p Value<'v>>, Fault> {
+        let value = |name: &String| {
+            let given = params.iter().find(|(given, _)| given == name);
+            given.map(|(_, value)| value).ok_or_else(|| {
+                let told = format!("statement `{}` wants :{name}, which is not given", self.name);
+                Fault::internal(told)
+            })
+        };
+        self.params.iter().map(value).collect()
+    }
 }
 
 /// All statements of a dialect, for one namespace.

@@ -13,6 +13,7 @@ use posthaste_core::{
 };
 use posthaste_fixtures::{self as fixtures, Durability, drop_database, fresh_database, postgres};
 use posthaste_store_postgres::{PostgresStore, enqueue, migrate};
+use posthaste_store_sql::{Dialect, Param, Reuse, Text};
 use sqlx::{
     Connection, Executor, PgConnection, PgPool, Postgres, Transaction, postgres::PgPoolOptions,
 };
@@ -198,6 +199,26 @@ pub fn settlement(position: Position) -> Settlement {
 
 pub fn payloads(batch: &Batch) -> Vec<&[u8]> {
     batch.messages.iter().map(|fetched| &fetched.message.payload[..]).collect()
+}
+
+/// The lines that `EXPLAIN` with these options says of a statement as it is shipped.
+pub async fn explain(
+    bed: &Bed,
+    options: &str,
+    statement: &str,
+    params: &[Param<'_>],
+) -> Vec<String> {
+    let dialect = bed.store.dialect();
+    let shipped = dialect.texts().get(statement).expect("a statement of that name");
+    let sql = format!("EXPLAIN {options} {}", shipped.sql);
+    // The dialect wants texts that stay.
+    let text: &'static Text =
+        Box::leak(Box::new(Text { name: "explain", sql, params: shipped.params.clone() }));
+    let values = text.bound(params).expect("every parameter has a value");
+    let mut connection = bed.pool.acquire().await.expect("a connection");
+    let told = dialect.run(&mut connection, text, &values, Reuse::Unnamed).await;
+    let told = told.expect("a valid statement");
+    told.rows.iter().map(|row| row.string(0).expect("a line of text")).collect()
 }
 
 /// Registers the route and takes its only lease.
