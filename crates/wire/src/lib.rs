@@ -15,7 +15,7 @@ mod structured;
 mod unmapped;
 
 pub use attribute::{Names, RAW_ID, Style};
-pub use call::{Call, Ordering, Part, PerKey};
+pub use call::{Call, Ordering, Outcomes, Part, PerKey, Sender};
 pub use connection::{Connection, Link};
 pub use decode::Received;
 pub use destination::Destination;

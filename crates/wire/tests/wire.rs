@@ -6,9 +6,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::FutureExt;
 use posthaste_core::{Delivery, Failure, Floor, Message, Outcome, Shard};
 use posthaste_wire::{
-    Call, Names, Outgoing, PerKey, Profile, Received, STRUCTURED_CONTENT_TYPE, Style, Wire,
+    Call, Names, Outgoing, Part, PerKey, Profile, Received, STRUCTURED_CONTENT_TYPE, Sender, Style,
+    Wire,
 };
 use proptest::prelude::*;
 
@@ -340,26 +342,40 @@ fn call_of(messages: &[(&str, &str)]) -> Vec<Arc<Delivery>> {
 fn parts(
     per_key: PerKey,
     messages: &[Arc<Delivery>],
-    answer: impl Fn(&Message) -> Outcome,
+    answer: impl Fn(&Message) -> Outcome + Send,
 ) -> (Vec<Vec<String>>, Vec<Outcome>) {
     let wire = Wire::default();
     let check = |delivery: &Delivery, _: &Outgoing<'_>| match &*delivery.message.topic {
         "illegal" => Err(Failure::new("topic", "illegal")),
         _ => Ok(()),
     };
-    let mut call = Call::checked(&wire, &names(Style::Dash), per_key, messages, check);
     let mut sent = Vec::new();
-    loop {
-        let part = call.next_part();
-        if part.is_empty() {
-            return (sent, call.finish());
-        }
+    let outcomes = Call::checked(&wire, &names(Style::Dash), per_key, messages, check)
+        .run(Answering { answer, sent: &mut sent })
+        .now_or_never()
+        .expect("waits for nobody");
+    (sent, outcomes)
+}
+
+/// Writes down what it is to send, and answers.
+struct Answering<'a, F> {
+    answer: F,
+    sent: &'a mut Vec<Vec<String>>,
+}
+
+impl<A, F> Sender for Answering<'_, F>
+where
+    A: Into<Option<Outcome>> + Send,
+    F: Fn(&Message) -> A + Send,
+{
+    type Answer = A;
+
+    async fn send(&mut self, round: &mut [&mut Part<'_>]) -> Vec<A> {
         let name = |message: &Message| {
             format!("{}{}", message.key.as_deref().unwrap_or("-"), message.topic)
         };
-        sent.push(part.iter().map(|part| name(&part.delivery.message)).collect());
-        let outcomes = part.iter().map(|part| answer(&part.delivery.message)).collect();
-        call.report(part, outcomes);
+        self.sent.push(round.iter().map(|part| name(&part.delivery.message)).collect());
+        round.iter().map(|part| (self.answer)(&part.delivery.message)).collect()
     }
 }
 
