@@ -3,6 +3,7 @@
 use std::{error::Error, fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use posthaste_core::Invalid;
+use posthaste_wire::redacted;
 use reqwest::{
     Client,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -14,7 +15,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use crate::{Config, address, config::redacted};
+use crate::{Config, address};
 
 /// Longest wait for a connection, below every sensible deadline of a call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

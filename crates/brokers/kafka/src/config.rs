@@ -6,8 +6,8 @@ use std::{
 };
 
 use percent_encoding::percent_decode_str;
-use posthaste_core::{Invalid, misplaced_character, shown_servers};
-use posthaste_wire::Wire;
+use posthaste_core::{Invalid, misplaced_character};
+use posthaste_wire::{Wire, redacted};
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 use url::form_urlencoded;
 
@@ -83,7 +83,7 @@ impl Config {
     }
 }
 
-/// The URL is shown without its user and password.
+/// The URL is shown without its password.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
@@ -204,7 +204,7 @@ impl<'a> Parts<'a> {
         if query.contains('@')
             && let Some(rule) = misplaced_character(url)
         {
-            return Err(Invalid::new("url", "kafka://…", rule));
+            return Err(Invalid::new("url", &redacted(url), rule));
         }
         let (user_info, servers) = match rest.rsplit_once('@') {
             Some((user_info, servers)) => (Some(user_info), servers),
@@ -293,27 +293,6 @@ fn authorities(file: &Path, is_tls: bool) -> Result<String, Invalid> {
     Ok(pem)
 }
 
-/// What of a URL may be shown: servers, and the parameters that we know.
-fn redacted(url: &str) -> String {
-    let Some(rest) = url.strip_prefix(SCHEME) else {
-        return "(not a kafka:// URL)".to_owned();
-    };
-    let (user, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
-    if user.contains(['/', '?']) {
-        // Either side of the sign may be the secret.
-        return format!("{SCHEME}***");
-    }
-    let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let servers = servers.strip_suffix('/').unwrap_or(servers);
-    let parameters = form_urlencoded::parse(query.as_bytes()).map(|(name, value)| match &*name {
-        "security" | "sasl_mechanism" => format!("{name}={value}"),
-        _ => "***".to_owned(),
-    });
-    let parameters: Vec<String> = parameters.collect();
-    let mark = if parameters.is_empty() { "" } else { "/?" };
-    format!("{SCHEME}{}{mark}{}", shown_servers(servers), parameters.join("&"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,9 +368,9 @@ mod tests {
             assert!(!format!("{:?}", Config::new(url)).contains("hunter2"), "{url}");
         }
         for (url, shown) in [
-            ("kafka://me:hunter2@one:9092,two:9092/", "kafka://one:9092,two:9092"),
-            ("kafka://one?security=none&acks=0", "kafka://one/?security=none&***"),
-            ("kafka://me:hunter2", "kafka://***"),
+            ("kafka://me:hunter2@one:9092,two:9092/", "kafka://me:***@one:9092,two:9092/"),
+            ("kafka://one?security=none&acks=0", "kafka://one?security=none&***"),
+            ("kafka://me:hunter2", "kafka://(not shown)"),
         ] {
             assert_eq!(redacted(url), shown, "{url}");
         }

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Ordering, Wire};
+use posthaste_wire::{Ordering, Wire, redacted};
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -76,7 +76,7 @@ impl Config {
             Some(url::Host::Domain(name)) => name.to_owned(),
             Some(url::Host::Ipv4(address)) => address.to_string(),
             Some(url::Host::Ipv6(address)) => address.to_string(),
-            None => return Err(wrong(&url, "needs a host, as in `mqtt://host:1883`")),
+            None => return Err(wrong(&self.url, "needs a host, as in `mqtt://host:1883`")),
         };
         let port = url.port().unwrap_or(if is_tls { TLS_PORT_DEFAULT } else { PORT_DEFAULT });
         let tls = match &self.ca_file {
@@ -97,10 +97,10 @@ impl Config {
         let user = decoded(url.username())
             .ok()
             .filter(|user| user.is_empty() || packet::is_text(user))
-            .ok_or_else(|| wrong(&url, "must have a user name without control characters"))?;
+            .ok_or_else(|| wrong(&self.url, "must have a user name without control characters"))?;
         let password: Vec<u8> = percent_decode_str(url.password().unwrap_or_default()).collect();
         if password.len() > usize::from(u16::MAX) {
-            return Err(wrong(&url, "must have a password of at most 65535 bytes"));
+            return Err(wrong(&self.url, "must have a password of at most 65535 bytes"));
         }
         let client_id = self.client_id.clone().unwrap_or_else(|| fresh_client_id("posthaste"));
         Ok(Target {
@@ -117,9 +117,8 @@ impl Config {
 /// No password is shown.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = parse(&self.url).map_or_else(|_| "(not valid)".to_owned(), |url| shown(&url));
         f.debug_struct("Config")
-            .field("url", &url)
+            .field("url", &redacted(&self.url))
             .field("wire", &self.wire)
             .field("ca_file", &self.ca_file)
             .field("client_id", &self.client_id)
@@ -153,42 +152,27 @@ pub(crate) fn fresh_client_id(prefix: &str) -> String {
 
 fn parse(text: &str) -> Result<Url, Invalid> {
     const RULE: &str = "must be like `mqtt://user:password@host:1883` or `mqtts://host:8883`";
-    // What cannot be taken apart is not shown: there may be a password anywhere in it.
-    let hidden = |rule: &str| Invalid::new("url", "mqtt://…", rule);
     if let Some(rule) = misplaced_character(text) {
-        return Err(hidden(rule));
+        return Err(wrong(text, rule));
     }
-    let url = Url::parse(text).map_err(|error| hidden(&format!("{RULE}: {error}")))?;
+    let url = Url::parse(text).map_err(|error| wrong(text, &format!("{RULE}: {error}")))?;
     if !matches!(url.scheme(), "mqtt" | "mqtts") {
-        return Err(Invalid::new("url", &format!("{}:…", url.scheme()), RULE));
+        return Err(wrong(text, RULE));
     }
     if url.query_pairs().any(|(name, _)| name.eq_ignore_ascii_case("qos")) {
         let rule = "must not choose a QoS: it is always 1. With QoS 0 nobody would know what \
                     arrived, and QoS 2 protects no more than the message's id does";
-        return Err(wrong(&url, rule));
+        return Err(wrong(text, rule));
     }
     let has_more = url.query().is_some() || url.fragment().is_some();
     if has_more || !matches!(url.path(), "" | "/") {
-        return Err(wrong(&url, "must end after the port"));
+        return Err(wrong(text, "must end after the port"));
     }
     Ok(url)
 }
 
-fn wrong(url: &Url, rule: &str) -> Invalid {
-    Invalid::new("url", &shown(url), rule)
-}
-
-/// The URL without its password, and without what may have been meant as one.
-fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_path("");
-    url.set_query(None);
-    url.set_fragment(None);
-    if url.password().is_some() {
-        // Fails only where there can be no password.
-        let _ = url.set_password(Some("***"));
-    }
-    url.into()
+fn wrong(url: &str, rule: &str) -> Invalid {
+    Invalid::new("url", &redacted(url), rule)
 }
 
 fn tls(host: &str, ca_file: Option<&PathBuf>) -> Result<Tls, Invalid> {

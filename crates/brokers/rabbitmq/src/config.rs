@@ -7,7 +7,7 @@ use lapin::{
     uri::{AMQPScheme, AMQPUri},
 };
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Names, Ordering, Style, Wire};
+use posthaste_wire::{Names, Ordering, Style, Wire, redacted};
 use url::Url;
 
 /// The exchange unless another is named.
@@ -107,7 +107,7 @@ impl Config {
     }
 }
 
-/// The URL is shown without its user and password.
+/// The URL is shown without its password.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
@@ -181,11 +181,10 @@ impl Settings {
 
 fn uri(text: &str) -> Result<AMQPUri, Invalid> {
     const FORM: &str = "must be of the form amqp://user:password@host:5672/vhost, or amqps://";
-    // What stands around a misplaced character may be the password.
-    if let Some(rule) = misplaced_character(text) {
-        return Err(Invalid::new("url", "amqp://…", rule));
-    }
     let wrong = |rule: &str| Invalid::new("url", &redacted(text), rule);
+    if let Some(rule) = misplaced_character(text) {
+        return Err(wrong(rule));
+    }
     let url = Url::parse(text).map_err(|error| wrong(&format!("{FORM}: {error}")))?;
     let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong(FORM))?;
     if !matches!(url.scheme(), "amqp" | "amqps") {
@@ -219,18 +218,6 @@ fn authorities(file: &std::path::Path, is_tls: bool) -> Result<String, Invalid> 
         return Err(wrong("must hold certificates in PEM form"));
     }
     Ok(pem)
-}
-
-/// A URL without its user, password and whatever else could be secret.
-fn redacted(text: &str) -> String {
-    match Url::parse(text) {
-        Ok(url) if url.has_host() && misplaced_character(text).is_none() => {
-            let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-            let host = url.host_str().unwrap_or_default();
-            format!("{}://{host}{port}{}", url.scheme(), url.path())
-        }
-        _ => "(not valid)".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::Wire;
+use posthaste_wire::{Wire, redacted};
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -52,13 +52,13 @@ impl Config {
             Some(url::Host::Domain(name)) => name.to_owned(),
             Some(url::Host::Ipv4(address)) => address.to_string(),
             Some(url::Host::Ipv6(address)) => address.to_string(),
-            None => return Err(wrong(&url, "needs a host, as in `redis://host:6379`")),
+            None => return Err(wrong(&self.url, "needs a host, as in `redis://host:6379`")),
         };
         let database = match url.path().trim_matches('/') {
             "" => 0,
-            number => number
-                .parse()
-                .map_err(|_| wrong(&url, "must end with the number of a database, or nothing"))?,
+            number => number.parse().map_err(|_| {
+                wrong(&self.url, "must end with the number of a database, or nothing")
+            })?,
         };
         let tls = match &self.ca_file {
             _ if is_tls => Some(tls(&host, self.ca_file.as_ref())?),
@@ -86,9 +86,8 @@ impl Config {
 /// No password is shown.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = parse(&self.url).map_or_else(|_| "(not valid)".to_owned(), |url| shown(&url));
         f.debug_struct("Config")
-            .field("url", &url)
+            .field("url", &redacted(&self.url))
             .field("wire", &self.wire)
             .field("ca_file", &self.ca_file)
             .field("max_length", &self.max_length)
@@ -121,39 +120,24 @@ impl fmt::Display for Target {
 
 fn parse(text: &str) -> Result<Url, Invalid> {
     const RULE: &str = "must be like `redis://user:password@host:6379/0` or `rediss://host:6379`";
-    // What cannot be taken apart is not shown: there may be a password anywhere in it.
-    let hidden = |rule: &str| Invalid::new("url", "redis://…", rule);
     if let Some(rule) = misplaced_character(text) {
-        return Err(hidden(rule));
+        return Err(wrong(text, rule));
     }
-    let url = Url::parse(text).map_err(|error| hidden(&format!("{RULE}: {error}")))?;
+    let url = Url::parse(text).map_err(|error| wrong(text, &format!("{RULE}: {error}")))?;
     if !matches!(url.scheme(), "redis" | "rediss") {
-        return Err(Invalid::new("url", &format!("{}:…", url.scheme()), RULE));
+        return Err(wrong(text, RULE));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(wrong(&url, "must end after the number of the database"));
+        return Err(wrong(text, "must end after the number of the database"));
     }
     if !url.username().is_empty() && url.password().is_none() {
-        return Err(wrong(&url, "names a user and no password; a password alone is `:password@`"));
+        return Err(wrong(text, "names a user and no password; a password alone is `:password@`"));
     }
     Ok(url)
 }
 
-fn wrong(url: &Url, rule: &str) -> Invalid {
-    Invalid::new("url", &shown(url), rule)
-}
-
-/// The URL without its password, and without what may have been meant as one.
-fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    // These fail only where there can be neither user nor password.
-    let _ = match url.password() {
-        Some(_) => url.set_password(Some("***")),
-        None => url.set_username(""),
-    };
-    url.into()
+fn wrong(url: &str, rule: &str) -> Invalid {
+    Invalid::new("url", &redacted(url), rule)
 }
 
 fn tls(host: &str, ca_file: Option<&PathBuf>) -> Result<Tls, Invalid> {
