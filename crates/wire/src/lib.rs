@@ -1,7 +1,7 @@
 //! What every broker adapter shares, so that a message looks and behaves alike on all of them: its
 //! wire form ([`Wire`]), the order of a call ([`Call`]), a connection that is replaced when it fails
-//! ([`Connection`]), URLs without their secrets ([`redacted`]), and errors that nobody has mapped
-//! ([`unmapped`]).
+//! ([`Connection`]), the certificates it trusts (`Roots`, by the feature `tls`), URLs without their
+//! secrets ([`redacted`]), and errors that nobody has mapped ([`unmapped`]).
 //!
 //! Nothing here knows a broker: adapters say how their broker spells attributes ([`Style`]) and which
 //! header names it keeps for itself ([`Names`]). Only [`redacted`] knows schemes, so that one table says
@@ -15,6 +15,8 @@ mod destination;
 mod encode;
 mod redact;
 mod structured;
+#[cfg(feature = "tls")]
+mod tls;
 mod unmapped;
 
 pub use attribute::{Names, RAW_ID, Style};
@@ -24,6 +26,8 @@ pub use decode::Received;
 pub use destination::Destination;
 pub use encode::{Outgoing, STRUCTURED_CONTENT_TYPE};
 pub use redact::{is_secret_parameter, redacted};
+#[cfg(feature = "tls")]
+pub use tls::{Roots, Tls, refuse_ca_file};
 pub use unmapped::{describe_metrics, unmapped};
 
 /// How messages are written to, and read from, a broker.

@@ -15,7 +15,7 @@ pub struct Config {
     pub url: String,
     /// The form of messages. The destination does not apply: every message goes to the URL.
     pub wire: Wire,
-    /// A file of certificates to trust in addition to the public ones.
+    /// Certificates (PEM) to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// Keys that sign, at least one. All of them sign every request, so that a receiver may still
     /// have the old one while they are rotated.

@@ -83,7 +83,7 @@ impl HttpBroker {
     /// When the configuration breaks a rule, or `ca_file` cannot be read.
     pub fn open(config: Config) -> Result<Self, Invalid> {
         let url = config.checked()?;
-        let client = connect::client(&config)?;
+        let client = connect::client(&config, &url)?;
         let permits = Semaphore::new(config.connections as usize);
         Ok(Self { config, url, client, permits, wait_until: Mutex::new(None) })
     }

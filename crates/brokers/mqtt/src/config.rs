@@ -1,15 +1,10 @@
 //! What a user says about the server.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf};
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Ordering, Wire, redacted};
-use tokio_rustls::rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use posthaste_wire::{Ordering, Tls, Wire, redacted, refuse_ca_file};
 use url::Url;
 use uuid::Uuid;
 
@@ -27,7 +22,7 @@ pub struct Config {
     pub url: String,
     /// How messages are written.
     pub wire: Wire,
-    /// Certificates (PEM) to trust besides the public ones. Only with `mqtts://`.
+    /// Certificates (PEM) to trust in addition to the system's. Only with `mqtts://`.
     pub ca_file: Option<PathBuf>,
     /// The client identifier that the publisher connects with; `None` makes one up for each
     /// [`MqttBroker`](crate::MqttBroker). Two that use the same one throw each other out.
@@ -79,13 +74,12 @@ impl Config {
             None => return Err(wrong(&self.url, "needs a host, as in `mqtt://host:1883`")),
         };
         let port = url.port().unwrap_or(if is_tls { TLS_PORT_DEFAULT } else { PORT_DEFAULT });
-        let tls = match &self.ca_file {
-            _ if is_tls => Some(tls(&host, self.ca_file.as_ref())?),
-            Some(file) => {
-                let rule = "is of use with `mqtts://` only";
-                return Err(Invalid::new("ca_file", &file.display().to_string(), rule));
-            }
-            None => None,
+        let ca_file = self.ca_file.as_deref();
+        let tls = if is_tls {
+            Some(Tls::to(&host, ca_file)?)
+        } else {
+            refuse_ca_file(ca_file, "an mqtts:// URL")?;
+            None
         };
         if let Some(id) = &self.client_id
             && (id.is_empty() || !packet::is_text(id))
@@ -139,12 +133,6 @@ pub(crate) struct Target {
     pub(crate) client_id: String,
 }
 
-#[derive(Clone)]
-pub(crate) struct Tls {
-    pub(crate) name: ServerName<'static>,
-    pub(crate) client: Arc<ClientConfig>,
-}
-
 /// A client identifier that nobody else has.
 pub(crate) fn fresh_client_id(prefix: &str) -> String {
     format!("{prefix}-{}", Uuid::new_v4())
@@ -173,34 +161,6 @@ fn parse(text: &str) -> Result<Url, Invalid> {
 
 fn wrong(url: &str, rule: &str) -> Invalid {
     Invalid::new("url", &redacted(url), rule)
-}
-
-fn tls(host: &str, ca_file: Option<&PathBuf>) -> Result<Tls, Invalid> {
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| Invalid::new("url", host, "must have a host that a certificate can name"))?;
-    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    if let Some(file) = ca_file {
-        let shown = file.display().to_string();
-        let wrong = |rule: String| Invalid::new("ca_file", &shown, &rule);
-        let certificates: Result<Vec<_>, _> =
-            CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-        let certificates = certificates
-            .map_err(|error| wrong(format!("must be a file of PEM certificates: {error}")))?;
-        if certificates.is_empty() {
-            return Err(wrong("must hold at least one PEM certificate".to_owned()));
-        }
-        for certificate in certificates {
-            roots
-                .add(certificate)
-                .map_err(|error| wrong(format!("must hold usable certificates: {error}")))?;
-        }
-    }
-    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Invalid::new("url", host, &format!("needs TLS: {error}")))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Tls { name, client: Arc::new(client) })
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use std::{fmt, path::PathBuf};
 
-use async_nats::ServerAddr;
+use async_nats::{ServerAddr, rustls::ClientConfig};
 use percent_encoding::percent_decode_str;
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Wire, redacted};
+use posthaste_wire::{Roots, Wire, redacted};
 use url::Url;
 
 /// The port of a server that names none.
@@ -20,7 +20,7 @@ pub struct Config {
     pub url: String,
     /// The form of messages, and where they go: a destination is a subject.
     pub wire: Wire,
-    /// Certificates (PEM) trusted besides those of the system.
+    /// Certificates (PEM) to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// The one stream that may store messages. Without, whichever holds the subject does.
     pub stream: Option<String>,
@@ -70,7 +70,7 @@ pub(crate) struct Settings {
     pub(crate) servers: Vec<ServerAddr>,
     pub(crate) identity: Identity,
     pub(crate) requires_tls: bool,
-    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) tls: ClientConfig,
     pub(crate) stream: Option<String>,
     pub(crate) wire: Wire,
 }
@@ -107,11 +107,14 @@ impl Settings {
                 return Err(Invalid::new("stream", stream, rule));
             }
         }
+        // A server may demand TLS whatever the URL says; a machine without certificates learns then.
+        let load = if requires_tls { Roots::require } else { Roots::load };
+        let tls = load(config.ca_file.as_deref())?.client_config();
         Ok(Self {
             servers,
             identity,
             requires_tls,
-            ca_file: config.ca_file.clone(),
+            tls,
             stream: config.stream.clone(),
             wire: config.wire.clone(),
         })

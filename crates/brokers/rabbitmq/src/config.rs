@@ -1,13 +1,13 @@
 //! What has to be known about a RabbitMQ.
 
-use std::{fmt, fs, path::PathBuf};
+use std::{fmt, path::PathBuf};
 
 use lapin::{
     types::ShortString,
     uri::{AMQPScheme, AMQPUri},
 };
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Names, Ordering, Style, Wire, redacted};
+use posthaste_wire::{Names, Ordering, Style, Tls, Wire, redacted, refuse_ca_file};
 use url::Url;
 
 /// The exchange unless another is named.
@@ -24,7 +24,7 @@ pub struct Config {
     pub url: String,
     /// The form of messages. The destination is the routing key.
     pub wire: Wire,
-    /// Certificates (PEM) to trust in addition to the public ones.
+    /// Certificates (PEM) to trust in addition to the system's. Only with `amqps://`.
     pub ca_file: Option<PathBuf>,
     /// The exchange to publish to. Empty is the default exchange, where the destination is the name of
     /// a queue.
@@ -127,8 +127,8 @@ impl fmt::Debug for Config {
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) uri: AMQPUri,
-    /// Certificates to trust in addition, as PEM.
-    pub(crate) authorities: Option<String>,
+    /// For an `amqps://` URL.
+    pub(crate) tls: Option<Tls>,
     pub(crate) exchange: ShortString,
     pub(crate) declare: bool,
     pub(crate) ordering: Ordering,
@@ -141,14 +141,19 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn check(config: Config) -> Result<Self, Invalid> {
         let uri = uri(&config.url)?;
-        let is_tls = uri.scheme == AMQPScheme::AMQPS;
-        let authorities = config.ca_file.map(|file| authorities(&file, is_tls)).transpose()?;
+        let ca_file = config.ca_file.as_deref();
+        let tls = if uri.scheme == AMQPScheme::AMQPS {
+            Some(Tls::to(host(&uri), ca_file)?)
+        } else {
+            refuse_ca_file(ca_file, "an amqps:// URL")?;
+            None
+        };
         let exchange = ShortString::try_new(config.exchange.as_str())
             .map_err(|_| Invalid::new("exchange", &config.exchange, "must be at most 255 bytes"))?;
         let Config { declare, ordering, queue_type, wire, attribute_prefix, .. } = config;
         Ok(Self {
             uri,
-            authorities,
+            tls,
             exchange,
             declare,
             ordering,
@@ -164,19 +169,19 @@ impl Settings {
         self.exchange.as_str().is_empty()
     }
 
-    pub(crate) fn is_tls(&self) -> bool {
-        self.uri.scheme == AMQPScheme::AMQPS
-    }
-
     /// The host as a name or an address, without the brackets that URLs put around some.
     pub(crate) fn host(&self) -> &str {
-        self.uri.authority.host.trim_start_matches('[').trim_end_matches(']')
+        host(&self.uri)
     }
 
     /// `host:port`, for people.
     pub(crate) fn server(&self) -> String {
         format!("{}:{}", self.uri.authority.host, self.uri.authority.port)
     }
+}
+
+fn host(uri: &AMQPUri) -> &str {
+    uri.authority.host.trim_start_matches('[').trim_end_matches(']')
 }
 
 fn uri(text: &str) -> Result<AMQPUri, Invalid> {
@@ -205,19 +210,6 @@ fn uri(text: &str) -> Result<AMQPUri, Invalid> {
     }
     uri.query.heartbeat = Some(HEARTBEAT_SECONDS);
     Ok(uri)
-}
-
-fn authorities(file: &std::path::Path, is_tls: bool) -> Result<String, Invalid> {
-    let wrong = |rule: &str| Invalid::new("ca_file", &file.display().to_string(), rule);
-    if !is_tls {
-        return Err(wrong("needs an amqps:// URL"));
-    }
-    let pem =
-        fs::read_to_string(file).map_err(|error| wrong(&format!("must be readable: {error}")))?;
-    if !pem.contains("-----BEGIN CERTIFICATE-----") {
-        return Err(wrong("must hold certificates in PEM form"));
-    }
-    Ok(pem)
 }
 
 #[cfg(test)]

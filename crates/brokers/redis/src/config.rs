@@ -1,15 +1,10 @@
 //! What a user says about the server.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf};
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Wire, redacted};
-use tokio_rustls::rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use posthaste_wire::{Tls, Wire, redacted, refuse_ca_file};
 use url::Url;
 
 /// The port that clients use if they are not told.
@@ -23,7 +18,7 @@ pub struct Config {
     pub url: String,
     /// How messages are written.
     pub wire: Wire,
-    /// Certificates (PEM) to trust besides the public ones. Only with `rediss://`.
+    /// Certificates (PEM) to trust in addition to the system's. Only with `rediss://`.
     pub ca_file: Option<PathBuf>,
     /// About how many entries a stream keeps (`MAXLEN ~`). The oldest are deleted, whether or not
     /// they have been read. `None`: streams grow until somebody trims them.
@@ -60,13 +55,12 @@ impl Config {
                 wrong(&self.url, "must end with the number of a database, or nothing")
             })?,
         };
-        let tls = match &self.ca_file {
-            _ if is_tls => Some(tls(&host, self.ca_file.as_ref())?),
-            Some(file) => {
-                let rule = "is of use with `rediss://` only";
-                return Err(Invalid::new("ca_file", &file.display().to_string(), rule));
-            }
-            None => None,
+        let ca_file = self.ca_file.as_deref();
+        let tls = if is_tls {
+            Some(Tls::to(&host, ca_file)?)
+        } else {
+            refuse_ca_file(ca_file, "a rediss:// URL")?;
+            None
         };
         if self.max_length == Some(0) {
             return Err(Invalid::new("max_length", "0", "must be at least 1, or left out"));
@@ -106,11 +100,6 @@ pub(crate) struct Target {
     pub(crate) password: Option<Vec<u8>>,
 }
 
-pub(crate) struct Tls {
-    pub(crate) name: ServerName<'static>,
-    pub(crate) client: Arc<ClientConfig>,
-}
-
 /// The server's address and nothing else.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,32 +127,6 @@ fn parse(text: &str) -> Result<Url, Invalid> {
 
 fn wrong(url: &str, rule: &str) -> Invalid {
     Invalid::new("url", &redacted(url), rule)
-}
-
-fn tls(host: &str, ca_file: Option<&PathBuf>) -> Result<Tls, Invalid> {
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| Invalid::new("url", host, "must have a host that a certificate can name"))?;
-    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    if let Some(file) = ca_file {
-        let wrong = |rule: &str| Invalid::new("ca_file", &file.display().to_string(), rule);
-        let certificates: Vec<_> = CertificateDer::pem_file_iter(file)
-            .and_then(Iterator::collect)
-            .map_err(|error| wrong(&format!("must be a PEM file: {error}")))?;
-        if certificates.is_empty() {
-            return Err(wrong("must hold at least one certificate"));
-        }
-        for certificate in certificates {
-            roots
-                .add(certificate)
-                .map_err(|error| wrong(&format!("must hold certificates: {error}")))?;
-        }
-    }
-    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Invalid::new("url", host, &format!("cannot be used with TLS: {error}")))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Tls { name, client: Arc::new(client) })
 }
 
 #[cfg(test)]
