@@ -119,20 +119,27 @@ impl<'a, T> Call<'a, T> {
     /// A message without an answer is unknown. Messages behind one of their key that is not
     /// acknowledged are not handed out any more: they are unreachable, of class `held`.
     pub async fn run(mut self, mut sender: impl Sender<T>) -> Vec<Outcome> {
-        let missing = || Failure::new("adapter", "the adapter gave no outcome");
+        let missing =
+            || Some(Outcome::Unknown(Failure::new("adapter", "the adapter gave no outcome")));
         let mut idle_rounds = 0;
         loop {
             let open = self.parts.iter().filter(|part| self.outcomes.is_open(part.index)).count();
             if open == 0 {
                 return self.outcomes.finish();
             }
-            let mut round = Vec::with_capacity(open);
-            next_round(&mut self.parts, &self.outcomes, self.per_key, &mut round);
-            let mut answers = sender.send(&mut round).await.into_iter();
+            // A call of one message, which is common, needs no list.
+            let (mut one, mut many);
+            let round = if open == 1 {
+                one = self.parts.iter_mut().find(|part| self.outcomes.is_open(part.index));
+                one.as_mut_slice()
+            } else {
+                many = next_round(&mut self.parts, &self.outcomes, self.per_key, open);
+                many.as_mut_slice()
+            };
+            let mut answers = sender.send(round).await.into_iter();
             let mut is_idle = true;
             for part in round {
-                let answer = answers.next().map_or(Some(Outcome::Unknown(missing())), Into::into);
-                if let Some(outcome) = answer {
+                if let Some(outcome) = answers.next().map_or_else(missing, Into::into) {
                     is_idle = false;
                     self.outcomes.settle(part.index, outcome);
                 }
@@ -163,18 +170,16 @@ pub trait Sender<T = ()>: Send {
 /// Rounds in a row in which nothing is sent. No adapter needs as many.
 const IDLE_ROUNDS_MAX: usize = 100;
 
-/// Adds the messages that may be sent together now, in order. It has room for all that are open.
+/// Those of the open messages that may be sent together now, in order.
 fn next_round<'r, 'a, T>(
     parts: &'r mut [Part<'a, T>],
     outcomes: &Outcomes<'_>,
     per_key: PerKey,
-    round: &mut Vec<&'r mut Part<'a, T>>,
-) {
+    count: usize,
+) -> Vec<&'r mut Part<'a, T>> {
+    let mut round = Vec::with_capacity(count);
     let open = parts.iter_mut().filter(|part| outcomes.is_open(part.index));
-    if round.capacity() == 1 {
-        return round.extend(open);
-    }
-    let mut lanes: HashMap<&str, Lane<'a>> = HashMap::with_capacity(round.capacity());
+    let mut lanes: HashMap<&str, Lane<'a>> = HashMap::with_capacity(count);
     round.extend(open.filter(|part| {
         let delivery: &'a Delivery = part.delivery;
         let Some(key) = delivery.message.key.as_deref() else { return true };
@@ -187,6 +192,7 @@ fn next_round<'r, 'a, T>(
             Some(lane) => lane.fits(per_key, destination),
         }
     }));
+    round
 }
 
 struct Lane<'a> {
