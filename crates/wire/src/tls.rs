@@ -105,15 +105,22 @@ pub struct Tls {
 
 impl Tls {
     /// To this host, which may be a name or an address, with the certificates of `ca_file` trusted in
-    /// addition to the system's.
+    /// addition to the system's. No host is a URL without TLS, and `needs` is what a `ca_file` needs.
     ///
     /// # Errors
-    /// `url`, when no certificate can have the host's name; or see [`Roots::require`].
-    pub fn to(host: &str, ca_file: Option<&Path>) -> Result<Self, Invalid> {
+    /// `url`, when no certificate can have the host's name; or see [`Roots::require`] and
+    /// [`refuse_ca_file`].
+    pub fn to(
+        host: Option<&str>,
+        ca_file: Option<&Path>,
+        needs: &str,
+    ) -> Result<Option<Self>, Invalid> {
+        let Some(host) = host else { return refuse_ca_file(ca_file, needs).map(|()| None) };
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             Invalid::new("url", host, "must have a host that a certificate can name")
         })?;
-        Ok(Self { name, client: Arc::new(Roots::require(ca_file)?.client_config()) })
+        let client = Arc::new(Roots::require(ca_file)?.client_config());
+        Ok(Some(Self { name, client }))
     }
 }
 

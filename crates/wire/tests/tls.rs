@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path, process::Command};
 
 use posthaste_fixtures::Authority;
-use posthaste_wire::{Roots, Tls, refuse_ca_file};
+use posthaste_wire::{Roots, Tls};
 
 /// How many certificates there are in a PEM text.
 fn count(pem: &str) -> usize {
@@ -72,8 +72,9 @@ fn a_file_without_usable_certificates_is_refused_by_its_name() {
 
 #[test]
 fn a_host_that_no_certificate_can_name_and_a_useless_file_are_refused() {
-    assert_eq!(Tls::to("not a host", None).unwrap_err().field, "url");
-    assert_eq!(refuse_ca_file(None, "an amqps:// URL"), Ok(()));
-    let invalid = refuse_ca_file(Some(Path::new("ca.pem")), "an amqps:// URL").unwrap_err();
+    let (file, needs) = (Some(Path::new("ca.pem")), "an amqps:// URL");
+    assert_eq!(Tls::to(Some("not a host"), None, needs).unwrap_err().field, "url");
+    assert!(Tls::to(None, None, needs).unwrap().is_none());
+    let invalid = Tls::to(None, file, needs).unwrap_err();
     assert_eq!((invalid.field, &*invalid.rule), ("ca_file", "needs an amqps:// URL"));
 }

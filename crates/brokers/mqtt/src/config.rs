@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf};
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Ordering, Tls, Wire, redacted, refuse_ca_file};
+use posthaste_wire::{Ordering, Tls, Wire, redacted};
 use url::Url;
 use uuid::Uuid;
 
@@ -75,12 +75,7 @@ impl Config {
         };
         let port = url.port().unwrap_or(if is_tls { TLS_PORT_DEFAULT } else { PORT_DEFAULT });
         let ca_file = self.ca_file.as_deref();
-        let tls = if is_tls {
-            Some(Tls::to(&host, ca_file)?)
-        } else {
-            refuse_ca_file(ca_file, "an mqtts:// URL")?;
-            None
-        };
+        let tls = Tls::to(is_tls.then_some(&*host), ca_file, "an mqtts:// URL")?;
         if let Some(id) = &self.client_id
             && (id.is_empty() || !packet::is_text(id))
         {

@@ -7,7 +7,7 @@ use lapin::{
     uri::{AMQPScheme, AMQPUri},
 };
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Names, Ordering, Style, Tls, Wire, redacted, refuse_ca_file};
+use posthaste_wire::{Names, Ordering, Style, Tls, Wire, redacted};
 use url::Url;
 
 /// The exchange unless another is named.
@@ -141,13 +141,8 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn check(config: Config) -> Result<Self, Invalid> {
         let uri = uri(&config.url)?;
-        let ca_file = config.ca_file.as_deref();
-        let tls = if uri.scheme == AMQPScheme::AMQPS {
-            Some(Tls::to(host(&uri), ca_file)?)
-        } else {
-            refuse_ca_file(ca_file, "an amqps:// URL")?;
-            None
-        };
+        let tls_host = (uri.scheme == AMQPScheme::AMQPS).then(|| host(&uri));
+        let tls = Tls::to(tls_host, config.ca_file.as_deref(), "an amqps:// URL")?;
         let exchange = ShortString::try_new(config.exchange.as_str())
             .map_err(|_| Invalid::new("exchange", &config.exchange, "must be at most 255 bytes"))?;
         let Config { declare, ordering, queue_type, wire, attribute_prefix, .. } = config;

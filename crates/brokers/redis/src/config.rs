@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf};
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Tls, Wire, redacted, refuse_ca_file};
+use posthaste_wire::{Tls, Wire, redacted};
 use url::Url;
 
 /// The port that clients use if they are not told.
@@ -42,7 +42,6 @@ impl Config {
     /// Checks everything.
     pub(crate) fn target(&self) -> Result<Target, Invalid> {
         let url = parse(&self.url)?;
-        let is_tls = url.scheme() == "rediss";
         let host = match url.host() {
             Some(url::Host::Domain(name)) => name.to_owned(),
             Some(url::Host::Ipv4(address)) => address.to_string(),
@@ -55,13 +54,8 @@ impl Config {
                 wrong(&self.url, "must end with the number of a database, or nothing")
             })?,
         };
-        let ca_file = self.ca_file.as_deref();
-        let tls = if is_tls {
-            Some(Tls::to(&host, ca_file)?)
-        } else {
-            refuse_ca_file(ca_file, "a rediss:// URL")?;
-            None
-        };
+        let tls_host = (url.scheme() == "rediss").then_some(&*host);
+        let tls = Tls::to(tls_host, self.ca_file.as_deref(), "a rediss:// URL")?;
         if self.max_length == Some(0) {
             return Err(Invalid::new("max_length", "0", "must be at least 1, or left out"));
         }
