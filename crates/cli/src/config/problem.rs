@@ -1,5 +1,5 @@
-//! What is wrong with a configuration: every problem at once, each with its code, its place and
-//! what would be right. Values shown here have passed `redact`.
+//! Problems of a configuration, reported all at once, each with its code, its place and help.
+//! Values shown here have passed `redact`.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use posthaste_wire::{is_secret_parameter, redacted};
 
 use super::sources::Origin;
 
-/// One thing that is wrong.
+/// One problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// The stable code; see `explain.rs`.
     pub(crate) code: &'static str,
-    /// What is wrong, naming the key and the value.
+    /// The problem, with the key and the value.
     pub(crate) what: String,
-    /// Where it stands; empty where it stands nowhere.
+    /// File position, variable or flag; empty if the problem has no place.
     pub(crate) place: String,
-    /// Line and column in the file, for sorting; what is not in the file comes last.
+    /// Line and column in the file, for sorting; problems outside the file come last.
     order: (usize, usize),
-    /// What would be right.
+    /// How to fix it.
     pub(crate) help: Option<String>,
 }
 
@@ -28,7 +28,7 @@ impl Problem {
         Self { code, what: what.into(), place: String::new(), order: (usize::MAX, 0), help: None }
     }
 
-    /// Says where.
+    /// Sets the place.
     #[must_use]
     pub(crate) fn at(mut self, origin: &Origin) -> Self {
         if *origin != Origin::Default {
@@ -40,7 +40,7 @@ impl Problem {
         self
     }
 
-    /// Says what would be right.
+    /// Sets the help.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -61,7 +61,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a configuration. Exit code 78.
+/// All problems of a configuration. Exit code 78.
 #[derive(Debug, thiserror::Error)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 
@@ -91,7 +91,8 @@ pub(crate) fn redact_url(text: &str) -> String {
     if is_open { text.to_owned() } else { redacted(text) }
 }
 
-/// Any value that can be shown: what might be a URL with a password in the wrong place is not.
+/// The value in a form that can be shown: a text that may be a URL with a misplaced password is
+/// hidden.
 pub(crate) fn redact(text: &str) -> String {
     if text.contains(['@', '=']) || text.contains("://") {
         return redact_url(text);
