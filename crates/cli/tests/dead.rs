@@ -235,7 +235,7 @@ async fn names_that_do_not_exist_are_told_with_those_that_do() {
     for command in [&["list"][..], &["redrive", "--yes"], &["discard", "--yes", "--why", "x"]] {
         for (filter, said) in [
             (["--route", "al"], ["unknown route \"al\"", "did you mean \"all\"?"]),
-            (["--consumer", "x"], ["unknown consumer \"x\"", "there is no consumer"]),
+            (["--consumer", "x"], ["unknown consumer \"x\"", "no consumer is known"]),
         ] {
             let ended = t.run(&[&["dead"][..], command, &filter].concat());
             assert!(said.iter().all(|text| ended.err.contains(text)), "{ended:#?}");
