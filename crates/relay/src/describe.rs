@@ -51,11 +51,7 @@ fn counters() {
         Unit::Count,
         "Failed store calls, by operation and error code."
     );
-    describe_counter!(
-        "posthaste_shard_panics_total",
-        Unit::Count,
-        "Panics of shard tasks: a bug."
-    );
+    describe_counter!("posthaste_shard_panics_total", Unit::Count, "Panics of shard tasks: a bug.");
     describe_counter!(
         "posthaste_purged_messages_total",
         Unit::Count,

@@ -196,7 +196,10 @@ pub(crate) fn leases(route: &str, held: usize) {
 /// The task of a shard panicked; the shard is served again once its lease has expired.
 pub(crate) fn shard_panicked(route: &str, shard: u16) {
     counter!("posthaste_shard_panics_total", "route" => route.to_owned()).increment(1);
-    error!(route, shard, "shard task panicked; the shard is served again once its lease has expired");
+    error!(
+        route,
+        shard, "shard task panicked; the shard is served again once its lease has expired"
+    );
 }
 
 /// A store call for a route failed.
