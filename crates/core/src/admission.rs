@@ -222,11 +222,10 @@ impl InboxRule {
         }
     }
 
-    /// Writes down that the new messages have been handled; commit after it. `false` says that
-    /// another has handled one of them meanwhile: roll back, then find out again.
+    /// Records the new messages as handled; commit after it. `false` means that another replica has handled one of them meanwhile: roll back, then admit again.
     ///
     /// # Errors
-    /// As [`InboxError`]; roll back.
+    /// Any [`InboxError`]; roll back.
     pub async fn conclude(
         &self,
         connection: &mut dyn InboxConnection,
@@ -279,7 +278,8 @@ impl InboxRule {
         inputs: &[Input<'_>],
     ) -> Result<Admitted, InboxError> {
         let mut admitted = Admitted::default();
-        // Lanes are locked in one order, whatever that of the messages: two never wait in a circle.
+        // Lanes are locked in a fixed order, whatever the order of the messages, so that two
+        // transactions never deadlock.
         let mut places = Vec::with_capacity(inputs.len());
         for input in inputs {
             let (lane, place) = self.place(input)?;
@@ -358,8 +358,8 @@ impl InboxRule {
     }
 }
 
-/// Puts handled seqs into pages where the watermark keeps too many, and removes pages that its floors
-/// have passed, a bounded number of them.
+/// Moves handled seqs to pages if the watermark has too many, and removes a bounded number of pages
+/// that its floors have passed.
 async fn turn_pages(
     connection: &mut dyn InboxConnection,
     lane: &LaneKey,
