@@ -1,4 +1,4 @@
-//! What a schedule looks like: drawn once from its seed, before anything runs.
+//! The plan of a schedule, drawn from its seed before the schedule runs.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ const NEEDED_MIN: f64 = 0.1;
 /// A schedule, but for what happens in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// How likely each kind of trouble is wherever it may strike; what is not there never does.
+    /// The probability of each kind of fault at each place; a missing kind never strikes.
     pub(crate) rates: BTreeMap<Fault, f64>,
     pub(crate) relays: usize,
     pub(crate) routes: Vec<RoutePlan>,
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) batch: u32,
     pub(crate) window: usize,
     pub(crate) retention: Duration,
-    /// How long trouble lasts.
+    /// How long faults are injected.
     pub(crate) trouble: Duration,
 }
 

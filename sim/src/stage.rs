@@ -109,7 +109,7 @@ impl Stage {
         }
     }
 
-    /// From now on nobody stands in for the first relay.
+    /// From now on the first relay is not replaced.
     pub(crate) fn leave_one_relay(&self) {
         let mut running = self.running();
         running.is_alone = true;
@@ -305,7 +305,7 @@ impl Stage {
         }
     }
 
-    /// A person sends the consumers' dead letters again.
+    /// Redrives the consumers' dead letters.
     pub(crate) async fn redrive_letters(&self) {
         let pool = Pool {
             world: Arc::clone(&self.world),

@@ -1,4 +1,4 @@
-//! Who is started with what, and where it is then.
+//! Starts the processes of the system with their configuration, and knows their addresses.
 
 use std::{fs, path::Path, time::Duration};
 

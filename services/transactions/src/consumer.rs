@@ -142,7 +142,7 @@ async fn again_after_outages<'a>(
         let round = stop.child_token();
         let watch = async {
             until_lost(&transfers).await;
-            tracing::warn!("the database does not answer; settling begins anew when it does");
+            tracing::warn!("the database does not answer; settling starts again when it does");
             round.cancel();
             pending().await
         };

@@ -113,7 +113,7 @@ async fn tables(
     let done = stop.run_until_cancelled(patiently.until_done(|| database.migrate())).await;
     let Some(done) = done else { return Ok(false) };
     done?;
-    tracing::info!("the tables are there");
+    tracing::info!("the tables are up to date");
     Ok(true)
 }
 

@@ -61,7 +61,7 @@ impl Metrics {
         self.prometheus.render()
     }
 
-    /// Keeps memory bounded where nobody reads; to be called every few seconds.
+    /// Keeps memory bounded if the metrics are never scraped; call it every few seconds.
     pub(crate) fn upkeep(&self) {
         self.prometheus.run_upkeep();
     }

@@ -107,7 +107,7 @@ async fn find(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Success<TransactionState>, Problem> {
     let unknown = || Problem::new(StatusCode::NOT_FOUND, "transaction not found");
-    // What is no id names no transfer.
+    // A text that is no id names no transfer.
     let Path(id) = id.map_err(|_| unknown())?;
     let id = Uuid::try_parse(&id).map_err(|_| unknown())?;
     let stored = transfers.find(id).await.map_err(failure)?.ok_or_else(unknown)?;
