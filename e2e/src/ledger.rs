@@ -74,8 +74,8 @@ impl Ledger {
         self.judge(arrivals.iter().map(|arrival| arrival.id), &[])
     }
 
-    /// What arrivals say about the promises, if this was done meanwhile, in this order. A repetition
-    /// is put down to the first disturbance that ended after its message was committed.
+    /// What arrivals say about the promises, if this was done meanwhile, in this order. A
+    /// repetition is put down to the first disturbance that ended after its message was committed.
     #[must_use]
     pub fn judge(
         &self,

@@ -248,7 +248,8 @@ fn rewind(stage: &Stage, backup: Option<MemoryBackup>) -> Option<MemoryBackup> {
         consumers.filter(|it| it.mode == InboxMode::Watermark)
     };
     let routes = 0..world.plan.routes.len();
-    // Where the server cannot tell and nobody who noticed lives on, such consumers need a person's help.
+    // Where the server cannot tell and nobody who noticed lives on, such consumers need a person's
+    // help.
     let line = match routes.clone().any(|index| is_by_position(index).next().is_some()) {
         true => Line::Other,
         false => Line::Same,

@@ -77,8 +77,8 @@ impl Flawed {
         Ok(fetch)
     }
 
-    /// Waits between deciding and removing. For a route that has appeared meanwhile it is as if it had
-    /// passed everything.
+    /// Waits between deciding and removing. For a route that has appeared meanwhile it is as if it
+    /// had passed everything.
     async fn forget_new_routes(&self) -> Result<(), StoreError> {
         let known: BTreeSet<String> =
             self.inner.status().await?.routes.into_iter().map(|route| route.name).collect();

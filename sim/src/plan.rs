@@ -6,8 +6,8 @@ use posthaste_core::{CallOrder, InboxMode, OnDead};
 
 use crate::Fault;
 
-/// Kinds of trouble that came later, drawn apart: seeds that have found something before mean the same
-/// schedule as then, where none of these is on.
+/// Kinds of trouble that came later, drawn apart: seeds that have found something before mean the
+/// same schedule as then, where none of these is on.
 const LATER: &[Fault] = &[Fault::Rewind, Fault::Register, Fault::Widen, Fault::RouteLocked];
 
 /// How likely trouble is at least that a planted bug needs.
@@ -84,7 +84,8 @@ impl Plan {
             let is_on = needs.is_empty() && apart.u8(..4) == 0;
             draw(&mut apart, fault, is_on);
         }
-        // Routes that come late would be gone with what a rewind undoes, and nobody would miss them.
+        // Routes that come late would be gone with what a rewind undoes, and nobody would miss
+        // them.
         let late = [Fault::Register, Fault::Widen];
         if late.iter().any(|fault| needs.contains(fault)) {
             rates.remove(&Fault::Rewind);

@@ -1,4 +1,5 @@
-//! The relays and consumers of a schedule: built from shipping code, started, killed, started again.
+//! The relays and consumers of a schedule: built from shipping code, started, killed, started
+//! again.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

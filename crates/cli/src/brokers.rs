@@ -71,7 +71,8 @@ impl Adapter {
         })
     }
 
-    /// The reason why a message that only a listener gets counts as delivered; `None` if it does not.
+    /// The reason why a message that only a listener gets counts as delivered; `None` if it does
+    /// not.
     fn listener_receives(&self) -> Option<&'static str> {
         match self {
             Self::RabbitMq(_) => Some(
@@ -156,7 +157,8 @@ impl Brokers {
         }
     }
 
-    /// The reason why a message that only a listener gets counts as delivered; `None` if it does not.
+    /// The reason why a message that only a listener gets counts as delivered; `None` if it does
+    /// not.
     pub(crate) fn listener_receives(&self, broker: &str) -> Option<&'static str> {
         self.open[broker].0.listener_receives()
     }

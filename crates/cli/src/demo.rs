@@ -1,6 +1,9 @@
 //! `demo`: shows the whole pattern in one process, with nothing installed.
 //!
-//! A shop commits orders and their messages together; a relay delivers the messages to a broker; a warehouse records the messages that arrive. The demo stops the broker for a while, and later kills and replaces the relay. The verdict at the end is computed from the databases of both sides.
+//! A shop commits orders and their messages together; a relay delivers the messages to a broker; a
+//! warehouse records the messages that arrive. The demo stops the broker for a while, and later
+//! kills and replaces the relay. The verdict at the end is computed from the databases of both
+//! sides.
 
 mod screen;
 mod shop;

@@ -111,7 +111,8 @@ impl Board {
     }
 }
 
-/// Listens on the configured address. If none is configured and the default port is in use, for example by another relay of this machine, listens on one of the next ports, or on any free port.
+/// Listens on the configured address. If none is configured and the default port is in use, for
+/// example by another relay of this machine, listens on one of the next ports, or on any free port.
 ///
 /// # Errors
 /// When it cannot listen on the address; the error names the configuration key.

@@ -111,7 +111,8 @@ pub(crate) fn print_migrations(dialect: Dialect) -> String {
     }
 }
 
-/// Checks a store's URL, whose scheme has been checked, by the rules of its database. Connects to nothing.
+/// Checks a store's URL, whose scheme has been checked, by the rules of its database. Connects to
+/// nothing.
 ///
 /// # Errors
 /// The wrong part and the rule, without secrets.

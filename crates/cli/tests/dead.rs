@@ -1,5 +1,5 @@
-//! Dead letters: listed, shown, sent again, given up. No broker of the program refuses a message, so
-//! the tests park them through the store's port, as a relay would.
+//! Dead letters: listed, shown, sent again, given up. No broker of the program refuses a message,
+//! so the tests park them through the store's port, as a relay would.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 

@@ -19,9 +19,11 @@ const PAGES_REMOVED_MAX: u32 = 64;
 /// How an inbox records handled messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InboxMode {
-    /// By id, recorded before the handler runs: of two replicas with the same message one waits for the other, and the handler never runs twice at once.
+    /// By id, recorded before the handler runs: of two replicas with the same message one waits for
+    /// the other, and the handler never runs twice at once.
     IdsFirst,
-    /// By id, recorded after the handler ran: no replica waits, but two replicas may run the handler for the same message, and one of them is rolled back.
+    /// By id, recorded after the handler ran: no replica waits, but two replicas may run the
+    /// handler for the same message, and one of them is rolled back.
     IdsLast,
     /// By position, for lanes that are consumed in order: exact without a window, and of bounded
     /// size.
@@ -204,7 +206,8 @@ impl InboxRule {
         Ok(())
     }
 
-    /// Decides which messages are new. The caller then runs the handler for the new messages, in order and in the same transaction; if one handler fails, the caller rolls everything back.
+    /// Decides which messages are new. The caller then runs the handler for the new messages, in
+    /// order and in the same transaction; if one handler fails, the caller rolls everything back.
     ///
     /// # Errors
     /// Any [`InboxError`]; roll back. Kind `Refused` if the consumer's name breaks its limit.
@@ -222,7 +225,8 @@ impl InboxRule {
         }
     }
 
-    /// Records the new messages as handled; commit after it. `false` means that another replica has handled one of them meanwhile: roll back, then admit again.
+    /// Records the new messages as handled; commit after it. `false` means that another replica has
+    /// handled one of them meanwhile: roll back, then admit again.
     ///
     /// # Errors
     /// Any [`InboxError`]; roll back.

@@ -18,7 +18,8 @@ pub struct Delivery {
     pub message: Message,
     /// When it was enqueued, by the database's clock.
     pub enqueued_at: SystemTime,
-    /// 1 for this relay's first attempt, counting up: a message with more than 1 may be a duplicate.
+    /// 1 for this relay's first attempt, counting up: a message with more than 1 may be a
+    /// duplicate.
     pub attempt: u32,
     /// Number of redrives; a redriven message carries an old seq.
     pub redriven: u32,
@@ -31,9 +32,11 @@ pub struct Delivery {
 pub enum Outcome {
     /// The broker has the message, as durably as the adapter's documentation says.
     Acked,
-    /// The broker certainly does not have the message and refuses it: spends an attempt. If [`Failure::is_hopeless`] is set, the message becomes a dead letter without further attempts.
+    /// The broker certainly does not have the message and refuses it: spends an attempt. If
+    /// [`Failure::is_hopeless`] is set, the message becomes a dead letter without further attempts.
     Rejected(Failure),
-    /// The broker certainly does not have the message, because the broker cannot be used now (connection, credentials, throttling, flow control): spends no attempt.
+    /// The broker certainly does not have the message, because the broker cannot be used now
+    /// (connection, credentials, throttling, flow control): spends no attempt.
     Unreachable(Failure),
     /// The message may or may not have arrived. It will be sent again with the same id.
     Unknown(Failure),
@@ -47,7 +50,8 @@ pub enum CallOrder {
     OnePerKey,
     /// Any number of messages of a key, kept in order; calls overlap.
     PerKey,
-    /// Any messages, all kept in order; one call at a time, so that a shard's messages arrive in the order of the log.
+    /// Any messages, all kept in order; one call at a time, so that a shard's messages arrive in
+    /// the order of the log.
     Total,
 }
 
@@ -70,12 +74,16 @@ pub trait Broker: Send + Sync + 'static {
     /// Publishes every message and reports one outcome for each, in the same order.
     ///
     /// - Never more or fewer outcomes than messages; one bad message among good ones fails alone.
-    /// - Returns within `deadline`: a message without an answer is [`Outcome::Unknown`] then, and its connection is not used again.
-    /// - The relay never has one key in two calls at once; a call holds only messages that [`BrokerCapabilities::call_order`] allows together.
-    /// - Once a message of a key is not `Acked`, report later messages of that key in the call as [`Outcome::Unreachable`]: the relay holds them back with any outcome but `Acked`.
+    /// - Returns within `deadline`: a message without an answer is [`Outcome::Unknown`] then, and
+    ///   its connection is not used again.
+    /// - The relay never has one key in two calls at once; a call holds only messages that
+    ///   [`BrokerCapabilities::call_order`] allows together.
+    /// - Once a message of a key is not `Acked`, report later messages of that key in the call as
+    ///   [`Outcome::Unreachable`]: the relay holds them back with any outcome but `Acked`.
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome>;
 
-    /// Examines the broker for `doctor`: whether it can be used with this configuration for these topics, and whether its settings keep acknowledged messages.
+    /// Examines the broker for `doctor`: whether it can be used with this configuration for these
+    /// topics, and whether its settings keep acknowledged messages.
     ///
     /// # Errors
     /// When the broker cannot be used at all: one line with the problem and what to do.
@@ -103,7 +111,9 @@ pub struct Provenance {
 /// Which messages a subscriber receives, and how.
 #[derive(Clone, Debug)]
 pub struct Subscription {
-    /// The name of the subscription: subscribers of one name share the messages, and a returning subscriber goes on with the first unacknowledged message. `None` is a listener, which gets its own copy of every message and leaves nothing behind.
+    /// The name of the subscription: subscribers of one name share the messages, and a returning
+    /// subscriber goes on with the first unacknowledged message. `None` is a listener, which gets
+    /// its own copy of every message and leaves nothing behind.
     pub name: Option<String>,
     /// Topics of the outbox to receive.
     pub topics: Vec<TopicPattern>,
@@ -116,16 +126,21 @@ pub struct Subscription {
 /// How subscribers of one name share messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// In any way: an unfinished message of one subscriber does not delay later messages for others.
+    /// In any way: an unfinished message of one subscriber does not delay later messages for
+    /// others.
     Competing,
-    /// By lanes: each lane goes to one subscriber at a time, in the order in which the broker acknowledged its messages, starting with the first message that no subscriber has acknowledged. Every message names its [`Incoming::lane`]. Adapters of brokers that cannot do this refuse to subscribe.
+    /// By lanes: each lane goes to one subscriber at a time, in the order in which the broker
+    /// acknowledged its messages, starting with the first message that no subscriber has
+    /// acknowledged. Every message names its [`Incoming::lane`]. Adapters of brokers that cannot do
+    /// this refuse to subscribe.
     Ordered,
 }
 
 /// Where a new subscription starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest message that the broker still has. Brokers that keep no messages for unknown consumers (RabbitMQ, MQTT, webhooks) start with new messages.
+    /// With the oldest message that the broker still has. Brokers that keep no messages for unknown
+    /// consumers (RabbitMQ, MQTT, webhooks) start with new messages.
     Beginning,
     /// With messages that arrive from now on.
     New,
@@ -140,7 +155,8 @@ pub struct Incoming {
     pub provenance: Provenance,
     /// The handle for acknowledging, opaque outside the adapter.
     pub receipt: u64,
-    /// The lane of the message, for [`Sharing::Ordered`] subscriptions: a name that stays the same for the consumer's life, such as a topic with its partition.
+    /// The lane of the message, for [`Sharing::Ordered`] subscriptions: a name that stays the same
+    /// for the consumer's life, such as a topic with its partition.
     pub lane: Option<Arc<str>>,
 }
 
@@ -153,7 +169,8 @@ pub trait Subscriber: Send + 'static {
     /// When the broker cannot be used; call again after a pause.
     async fn receive(&mut self) -> Result<Incoming, BrokerError>;
 
-    /// Acknowledges a handled message to the broker. An unacknowledged message comes again, to this or another subscriber of the same name.
+    /// Acknowledges a handled message to the broker. An unacknowledged message comes again, to this
+    /// or another subscriber of the same name.
     ///
     /// # Errors
     /// When acknowledging fails; the message will come again.

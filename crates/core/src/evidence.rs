@@ -1,8 +1,13 @@
 //! Detects that the log went back in time, or belongs to another server.
 //!
-//! Positions, seqs and epochs are valid only within one history of one server. That history can change under a running relay: a lagging standby is promoted, a backup is restored, a file is replaced. Then the relay remembers rows that are gone, and their seqs are handed out again to other messages.
+//! Positions, seqs and epochs are valid only within one history of one server. That history can
+//! change under a running relay: a lagging standby is promoted, a backup is restored, a file is
+//! replaced. Then the relay remembers rows that are gone, and their seqs are handed out again to
+//! other messages.
 //!
-//! So every fetch and every settlement carries [`Evidence`]: facts of the history in which the lease was granted. The store looks for them in the same statement or transaction as it reads or writes, and answers [`Rewound`](crate::StoreErrorKind::Rewound) if one is missing.
+//! So every fetch and every settlement carries [`Evidence`]: facts of the history in which the
+//! lease was granted. The store looks for them in the same statement or transaction as it reads or
+//! writes, and answers [`Rewound`](crate::StoreErrorKind::Rewound) if one is missing.
 
 use std::sync::Arc;
 

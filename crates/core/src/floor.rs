@@ -10,9 +10,9 @@ use crate::{Seq, Shard};
 /// Most missing seqs of a floor. A floor that would need more stays lower.
 pub const FLOOR_MISSING_MAX: usize = 32;
 
-/// "Before this message was sent, the broker had acknowledged every message of this shard's log with
-/// a seq at or below `seq`, except those in `missing`; and no transaction that is still open can own
-/// such a seq."
+/// "Before this message was sent, the broker had acknowledged every message of this shard's log
+/// with a seq at or below `seq`, except those in `missing`; and no transaction that is still open
+/// can own such a seq."
 ///
 /// Once true, the statement stays true. A consumer that takes the shard's messages in the order of
 /// their acknowledgements has therefore received every message that a floor covers before the
@@ -20,13 +20,17 @@ pub const FLOOR_MISSING_MAX: usize = 32;
 /// whichever relay sends it, so the highest known floor is enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Floor {
-    /// The name of the log, one per route. It is drawn when the route is first registered, when the outbox is restored from a backup (seqs are then handed out a second time), and when the topics of the route change (messages that no floor covered may then come late).
+    /// The name of the log, one per route. It is drawn when the route is first registered, when the
+    /// outbox is restored from a backup (seqs are then handed out a second time), and when the
+    /// topics of the route change (messages that no floor covered may then come late).
     pub log: Uuid,
-    /// The shard whose messages the floor covers. Messages of one seq may come from shards of several layouts.
+    /// The shard whose messages the floor covers. Messages of one seq may come from shards of
+    /// several layouts.
     pub shard: Shard,
     /// The highest seq that the floor covers; 0 covers nothing.
     pub seq: Seq,
-    /// Seqs at or below `seq` of parked messages that may still come; ascending, at most [`FLOOR_MISSING_MAX`]. A seq of a message that will never come does no harm.
+    /// Seqs at or below `seq` of parked messages that may still come; ascending, at most
+    /// [`FLOOR_MISSING_MAX`]. A seq of a message that will never come does no harm.
     pub missing: Vec<Seq>,
 }
 

@@ -237,7 +237,9 @@ pub trait InboxStore: Send + Sync + 'static {
         rows_max: u32,
     ) -> Result<InboxPurged, StoreError>;
 
-    /// Lets the consumer accept messages of another log of the source, of any topic; returns whether the log is new. Messages that the source sent under its old log and sends again under this one take effect again.
+    /// Lets the consumer accept messages of another log of the source, of any topic; returns
+    /// whether the log is new. Messages that the source sent under its old log and sends again
+    /// under this one take effect again.
     ///
     /// # Errors
     /// Kind `Refused` when the consumer knows no log of that source.

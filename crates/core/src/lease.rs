@@ -88,7 +88,8 @@ pub struct Grant {
     pub blocked: Vec<String>,
     /// The name of the log that the route reads: see [`Floor::log`](crate::Floor::log).
     pub log: Uuid,
-    /// Seqs of parked messages of the shard that may still be delivered, retrying or dead: ascending, the lowest [`FLOOR_MISSING_MAX`](crate::FLOOR_MISSING_MAX)` + 1` of them.
+    /// Seqs of parked messages of the shard that may still be delivered, retrying or dead:
+    /// ascending, the lowest [`FLOOR_MISSING_MAX`](crate::FLOOR_MISSING_MAX)` + 1` of them.
     pub undelivered: Vec<Seq>,
     /// Evidence of this log's history; see [`Evidence`].
     pub evidence: Evidence,

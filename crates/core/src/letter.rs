@@ -1,6 +1,10 @@
 //! Keeps dead letters of consumers whose texts do not fit the columns.
 //!
-//! An outbox checks its messages, but a message of another sender can have any topic and any key. Its dead letter must be kept all the same, or its consumer would stop at the message for ever. The column then holds the part of the text that fits, and a header of the kept copy holds the whole text, with NULs escaped and without a length limit. Reading the dead letter restores the original message.
+//! An outbox checks its messages, but a message of another sender can have any topic and any key.
+//! Its dead letter must be kept all the same, or its consumer would stop at the message for ever.
+//! The column then holds the part of the text that fits, and a header of the kept copy holds the
+//! whole text, with NULs escaped and without a length limit. Reading the dead letter restores the
+//! original message.
 
 use crate::{KEY_BYTES_MAX, Letter, Message, NAME_BYTES_MAX, ParkedView, TOPIC_BYTES_MAX};
 

@@ -1,6 +1,8 @@
 //! Pages: rows for handled seqs that are too many for the watermark's own row.
 //!
-//! Pages are needed only while a floor stands still, for example when more messages are parked than a floor can name. A page holds the handled seqs of a stretch of the log; reading or writing a page costs the same however many pages there are.
+//! Pages are needed only while a floor stands still, for example when more messages are parked than
+//! a floor can name. A page holds the handled seqs of a stretch of the log; reading or writing a
+//! page costs the same however many pages there are.
 
 use std::{fmt, str::FromStr};
 

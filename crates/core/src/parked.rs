@@ -56,7 +56,8 @@ pub struct Repark {
 /// What happens next to a parked message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The message is tried again after the delay, by the database's clock, once it is the first of its key.
+    /// The message is tried again after the delay, by the database's clock, once it is the first of
+    /// its key.
     Retry(Duration),
     /// The message becomes a dead letter; its key goes on.
     Dead,

@@ -12,7 +12,8 @@ use crate::{PauseStatus, Status};
 pub struct Pause {
     /// The route's name.
     pub route: String,
-    /// The adapter's reason: one line of at most [`Pause::REASON_CHARS_MAX`] characters, without secrets and payloads.
+    /// The adapter's reason: one line of at most [`Pause::REASON_CHARS_MAX`] characters, without
+    /// secrets and payloads.
     pub reason: String,
     /// How long the route had been paused at the heartbeat.
     #[serde(rename = "seconds", with = "seconds")]

@@ -37,7 +37,8 @@ pub struct RetryPolicy {
     pub backoff: Backoff,
     /// Refusals after which the message becomes a dead letter; at least 1.
     pub attempts_max: u32,
-    /// Age after which a refused message becomes a dead letter whatever its attempts; `None` for never.
+    /// Age after which a refused message becomes a dead letter whatever its attempts; `None` for
+    /// never.
     pub age_max: Option<Duration>,
     /// Whether a dead letter blocks its key.
     pub on_dead: OnDead,

@@ -48,7 +48,8 @@ pub struct RouteStatus {
     pub pending: u64,
     /// Age in seconds of the oldest message of the route not yet passed; 0 when there is none.
     pub oldest_pending_age_seconds: f64,
-    /// Parked messages that wait for another attempt, or behind a parked message of their key (counted up to 10,000).
+    /// Parked messages that wait for another attempt, or behind a parked message of their key
+    /// (counted up to 10,000).
     pub retrying: u64,
     /// Seconds since the oldest retrying message was parked or redriven; 0 when there is none.
     pub oldest_retrying_age_seconds: f64,

@@ -56,9 +56,11 @@ pub struct Fetched {
 pub struct Batch {
     /// Messages of the shard, ascending in seq.
     pub messages: Vec<Fetched>,
-    /// All rows up to this seq that the position did not cover have been scanned. At the end of the log this is at least the seq of the position `after`.
+    /// All rows up to this seq that the position did not cover have been scanned. At the end of the
+    /// log this is at least the seq of the position `after`.
     pub end: Seq,
-    /// The snapshot of the fetch: once the batch is handled, the position is `after.passed(end, &snapshot)`.
+    /// The snapshot of the fetch: once the batch is handled, the position is `after.passed(end,
+    /// &snapshot)`.
     pub snapshot: Snapshot,
     /// Whether there are more rows than the limits allowed.
     pub more: bool,
@@ -118,7 +120,8 @@ pub struct Due {
 pub struct Layout {
     /// The present number of shards.
     pub shards: u16,
-    /// The requested number of shards during a resize; the present shards stop at a common position first.
+    /// The requested number of shards during a resize; the present shards stop at a common position
+    /// first.
     pub resizing_to: Option<u16>,
 }
 
@@ -170,9 +173,14 @@ pub trait Store: Send + Sync + 'static {
     /// Kind `Refused` for a message that breaks a limit; then nothing is enqueued.
     async fn append(&self, messages: &[Message]) -> Result<(), StoreError>;
 
-    /// Registers the route, or updates its topics. A new route starts at the beginning of the log. Another number of shards starts a resize: the present shards get [`Grant::until`] and, once all of them have reached it, [`reshard`](Self::reshard) completes the resize.
+    /// Registers the route, or updates its topics. A new route starts at the beginning of the log.
+    /// Another number of shards starts a resize: the present shards get [`Grant::until`] and, once
+    /// all of them have reached it, [`reshard`](Self::reshard) completes the resize.
     ///
-    /// Changed topics take effect at once. Lease holders of the route are fenced. Messages that were kept because no route matched them, and that the route's position has passed, are parked for this route, due now; so no message is lost. Registering the same topics again changes nothing.
+    /// Changed topics take effect at once. Lease holders of the route are fenced. Messages that
+    /// were kept because no route matched them, and that the route's position has passed, are
+    /// parked for this route, due now; so no message is lost. Registering the same topics again
+    /// changes nothing.
     ///
     /// # Errors
     /// Any [`StoreError`].
@@ -198,11 +206,17 @@ pub trait Store: Send + Sync + 'static {
     /// Any [`StoreError`].
     async fn retire(&self, relay: &RelayBeat) -> Result<(), StoreError>;
 
-    /// Grants the shard if its lease is free, or expired by the database's clock, and the layout still has the shard; `None` otherwise. The epoch of the grant is higher than all earlier epochs.
+    /// Grants the shard if its lease is free, or expired by the database's clock, and the layout
+    /// still has the shard; `None` otherwise. The epoch of the grant is higher than all earlier
+    /// epochs.
     ///
-    /// The granted position is the latest position of the shard's journal that this server's log has reached: no seq that was never handed out here, no snapshot of transactions that this server has not seen.
+    /// The granted position is the latest position of the shard's journal that this server's log
+    /// has reached: no seq that was never handed out here, no snapshot of transactions that this
+    /// server has not seen.
     ///
-    /// A claim with [`Claim::rewound`] whose log still has that name first ends all leases of the route, with epochs above the remembered one, gives the log another name, and records the rewind for [`Status::rewinds`]. That happens even if the shard itself is not granted.
+    /// A claim with [`Claim::rewound`] whose log still has that name first ends all leases of the
+    /// route, with epochs above the remembered one, gives the log another name, and records the
+    /// rewind for [`Status::rewinds`]. That happens even if the shard itself is not granted.
     ///
     /// # Errors
     /// Kind `Refused` for a route that is not registered.
@@ -221,16 +235,26 @@ pub trait Store: Send + Sync + 'static {
     /// Any [`StoreError`].
     async fn release(&self, lease: &Lease) -> Result<(), StoreError>;
 
-    /// Returns the next committed messages that the position does not cover, in seq order. It takes no lock that an application could wait for, waits for no transaction, and skips no message: a message that commits late is returned by the first fetch that can see it, before any message with a higher seq.
+    /// Returns the next committed messages that the position does not cover, in seq order. It takes
+    /// no lock that an application could wait for, waits for no transaction, and skips no message:
+    /// a message that commits late is returned by the first fetch that can see it, before any
+    /// message with a higher seq.
     ///
     /// # Errors
-    /// Kind `Refused` for a route that is not registered. Kind `Fenced` when the epoch is not the shard's latest: the next holder may have parked earlier messages, and retention may have removed them, so the remaining ones would be out of order. Kind `Rewound` when the log does not have the evidence.
+    /// Kind `Refused` for a route that is not registered. Kind `Fenced` when the epoch is not the
+    /// shard's latest: the next holder may have parked earlier messages, and retention may have
+    /// removed them, so the remaining ones would be out of order. Kind `Rewound` when the log does
+    /// not have the evidence.
     async fn fetch(&self, fetch: &Fetch) -> Result<Batch, StoreError>;
 
-    /// Writes progress and parked messages, all or nothing, if the lease's epoch is still the latest. A settlement may be repeated when its answer was lost: if its position is the shard's latest, it has been written before, and parks nothing again, because its parked messages may have been discarded and removed since.
+    /// Writes progress and parked messages, all or nothing, if the lease's epoch is still the
+    /// latest. A settlement may be repeated when its answer was lost: if its position is the
+    /// shard's latest, it has been written before, and parks nothing again, because its parked
+    /// messages may have been discarded and removed since.
     ///
     /// # Errors
-    /// Kind `Fenced` when the epoch is not the latest, `Rewound` when the log does not have the evidence; in both cases nothing was written.
+    /// Kind `Fenced` when the epoch is not the latest, `Rewound` when the log does not have the
+    /// evidence; in both cases nothing was written.
     async fn settle(&self, lease: &Lease, settlement: &Settlement) -> Result<Settled, StoreError>;
 
     /// Whether every transaction that had drawn a seq before the settlement of `horizon` began had
@@ -261,9 +285,12 @@ pub trait Store: Send + Sync + 'static {
     /// Any [`StoreError`].
     async fn redrive(&self, filter: &ParkedFilter, by: &str) -> Result<u64, StoreError>;
 
-    /// Discards matching dead letters for good, with the person and the reason; returns their number. Once it has returned, no attempt starts any more.
+    /// Discards matching dead letters for good, with the person and the reason; returns their
+    /// number. Once it has returned, no attempt starts any more.
     ///
-    /// If [`ParkedFilter::is_retrying`] is set, it discards retrying messages instead; messages of the same key behind them go on. Lease holders of their routes are fenced, so that no relay tries the messages again; a message that is being sent at that moment may still arrive.
+    /// If [`ParkedFilter::is_retrying`] is set, it discards retrying messages instead; messages of
+    /// the same key behind them go on. Lease holders of their routes are fenced, so that no relay
+    /// tries the messages again; a message that is being sent at that moment may still arrive.
     ///
     /// # Errors
     /// Any [`StoreError`].
@@ -275,9 +302,16 @@ pub trait Store: Send + Sync + 'static {
     /// Any [`StoreError`].
     async fn status(&self) -> Result<Status, StoreError>;
 
-    /// Removes up to `rows_max` messages that every registered route has passed for the retention time and that at least one route's topics match; also discarded dead letters and old journal entries. It never removes undelivered messages: neither a late commit below a position nor a message without a route. No route is registered or changed while the purge decides, so a message that waits for a route is never removed by a decision older than the route. A registration does not wait long for a purge, and a purge does not wait for locked rows: it leaves them.
+    /// Removes up to `rows_max` messages that every registered route has passed for the retention
+    /// time and that at least one route's topics match; also discarded dead letters and old journal
+    /// entries. It never removes undelivered messages: neither a late commit below a position nor a
+    /// message without a route. No route is registered or changed while the purge decides, so a
+    /// message that waits for a route is never removed by a decision older than the route. A
+    /// registration does not wait long for a purge, and a purge does not wait for locked rows: it
+    /// leaves them.
     ///
     /// # Errors
-    /// Any [`StoreError`]; kind `Unavailable` when a registration is in progress or a lock is held. The rows that could be removed are removed then.
+    /// Any [`StoreError`]; kind `Unavailable` when a registration is in progress or a lock is held.
+    /// The rows that could be removed are removed then.
     async fn purge(&self, retention: Retention, rows_max: u32) -> Result<Purged, StoreError>;
 }

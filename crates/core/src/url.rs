@@ -1,4 +1,6 @@
-//! Rules of connection URLs that stores and brokers share: characters that must be percent-encoded, and the parameters that a driver knows. No rule quotes a part of the URL that may be a secret: the text after a misplaced character may be the second half of a password.
+//! Rules of connection URLs that stores and brokers share: characters that must be percent-encoded,
+//! and the parameters that a driver knows. No rule quotes a part of the URL that may be a secret:
+//! the text after a misplaced character may be the second half of a password.
 //!
 //! This module neither connects nor decodes: drivers parse URLs themselves.
 

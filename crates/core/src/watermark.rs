@@ -1,12 +1,24 @@
-//! Tells duplicates from new messages by position: exact, without a clock, and bounded by the messages in flight.
+//! Tells duplicates from new messages by position: exact, without a clock, and bounded by the
+//! messages in flight.
 //!
-//! The rule holds for a consumer that handles a lane's messages one after another, in the order in which the broker acknowledged them. For each shard it keeps a floor `F`, the seqs `M` at or below the floor that have not been handled, and the seqs `H` above the floor that have been handled. A message with seq `s` has been handled if `s` is in some `H`, or if some shard that its key belongs to has `s <= F` and `s` not in `M`.
+//! The rule holds for a consumer that handles a lane's messages one after another, in the order in
+//! which the broker acknowledged them. For each shard it keeps a floor `F`, the seqs `M` at or
+//! below the floor that have not been handled, and the seqs `H` above the floor that have been
+//! handled. A message with seq `s` has been handled if `s` is in some `H`, or if some shard that
+//! its key belongs to has `s <= F` and `s` not in `M`.
 //!
-//! The rule is exact because a message's [`Floor`] covers only messages that the broker had acknowledged before the message was sent: in an ordered lane all of them come, and so are handled, before it.
+//! The rule is exact because a message's [`Floor`] covers only messages that the broker had
+//! acknowledged before the message was sent: in an ordered lane all of them come, and so are
+//! handled, before it.
 //!
-//! While a floor stands still, `H` grows with every message. The oldest part of `H` then goes to pages ([`LanePage`]), which stores keep beside the watermark, so that the watermark stays small.
+//! While a floor stands still, `H` grows with every message. The oldest part of `H` then goes to
+//! pages ([`LanePage`]), which stores keep beside the watermark, so that the watermark stays small.
 //!
-//! A source that was restored from a backup hands out seqs a second time, perhaps without another name for its log. So a watermark also keeps the time at which the latest handled message was written. A copy of a handled message was written no later than that. So a message at a handled seq that was written later is not a copy. Only times of the same source's clock are compared, and only for this check.
+//! A source that was restored from a backup hands out seqs a second time, perhaps without another
+//! name for its log. So a watermark also keeps the time at which the latest handled message was
+//! written. A copy of a handled message was written no later than that. So a message at a handled
+//! seq that was written later is not a copy. Only times of the same source's clock are compared,
+//! and only for this check.
 
 mod mark;
 
@@ -45,13 +57,16 @@ impl Place<'_> {
 pub enum Judgement {
     /// The message has been handled.
     Copy,
-    /// Another message of the same seq has been handled: this one was written later than all handled messages.
+    /// Another message of the same seq has been handled: this one was written later than all
+    /// handled messages.
     Reused,
     /// The message has not been handled.
     New {
-        /// Whether a later message had been handled: this one was parked and sent again, or the lane is not in order.
+        /// Whether a later message had been handled: this one was parked and sent again, or the
+        /// lane is not in order.
         is_reordered: bool,
-        /// Whether the sender contradicts itself: the message's own floor says that it had been acknowledged before it was sent, but no earlier floor did.
+        /// Whether the sender contradicts itself: the message's own floor says that it had been
+        /// acknowledged before it was sent, but no earlier floor did.
         is_impossible: bool,
     },
 }

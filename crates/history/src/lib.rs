@@ -1,6 +1,11 @@
-//! The history checker: records the life of messages and reports broken promises. The simulator, the conformance suites, the end-to-end tests and `posthaste verify` share it.
+//! The history checker: records the life of messages and reports broken promises. The simulator,
+//! the conformance suites, the end-to-end tests and `posthaste verify` share it.
 //!
-//! Record the transactions of applications, the arrivals at the broker, the decisions of operators and the effects at consumers, each as it happens. Then [`check`](History::check) reports lost messages, messages that were never committed, duplicates and their cause, messages out of their key's order, attempts after a discard, and messages whose effects did not happen exactly once. A recorder may leave records out: facts that are not recorded are not checked.
+//! Record the transactions of applications, the arrivals at the broker, the decisions of operators
+//! and the effects at consumers, each as it happens. Then [`check`](History::check) reports lost
+//! messages, messages that were never committed, duplicates and their cause, messages out of their
+//! key's order, attempts after a discard, and messages whose effects did not happen exactly once. A
+//! recorder may leave records out: facts that are not recorded are not checked.
 //!
 //! A history covers one route: fan-out to two brokers is two histories of the same commits.
 

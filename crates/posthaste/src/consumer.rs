@@ -111,13 +111,16 @@ impl<DB: Database + 'static> Consumer<DB> {
         RunningConsumer { stop, task }
     }
 
-    /// Runs until `stop` is cancelled. Then the consumer receives no more, finishes and acknowledges the messages that are being handled, and leaves the others to the broker, which delivers them again.
+    /// Runs until `stop` is cancelled. Then the consumer receives no more, finishes and
+    /// acknowledges the messages that are being handled, and leaves the others to the broker, which
+    /// delivers them again.
     ///
     /// # Errors
     /// Any [`ConsumerError`]. The consumer waits for outages of the broker and the database to end.
     ///
     /// # Panics
-    /// When one of its tasks panics; a panic of a handler is caught. Unhandled messages were not acknowledged.
+    /// When one of its tasks panics; a panic of a handler is caught. Unhandled messages were not
+    /// acknowledged.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ConsumerError> {
         runner::run(self, stop).await
     }
@@ -130,7 +133,8 @@ pub struct RunningConsumer {
 }
 
 impl RunningConsumer {
-    /// Stops receiving, waits for the messages that are being handled (at most [`ConsumerBuilder::drain`]) and acknowledges them.
+    /// Stops receiving, waits for the messages that are being handled (at most
+    /// [`ConsumerBuilder::drain`]) and acknowledges them.
     ///
     /// # Errors
     /// The error that ended the consumer, if it ended before; a panic of its task is a panic here.

@@ -11,9 +11,12 @@ pub use posthaste_core::{InboxError, Input};
 
 use crate::Database;
 
-/// Records handled messages of a consumer in the transaction of its handler: the handler's rows, the messages it enqueues and the inbox record are committed together, or none of them is. So a duplicate of a message never takes effect, and the effects of a message are never lost.
+/// Records handled messages of a consumer in the transaction of its handler: the handler's rows,
+/// the messages it enqueues and the inbox record are committed together, or none of them is. So a
+/// duplicate of a message never takes effect, and the effects of a message are never lost.
 ///
-/// Acknowledge the message to its broker after the commit, never before. [`Consumer`](crate::Consumer) does all of this.
+/// Acknowledge the message to its broker after the commit, never before.
+/// [`Consumer`](crate::Consumer) does all of this.
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
@@ -61,7 +64,8 @@ pub enum Begun<DB: Database> {
 pub enum Handled<T = ()> {
     /// The message took effect.
     Done(T),
-    /// The message had been handled before, or by another replica at the same time; this attempt left nothing.
+    /// The message had been handled before, or by another replica at the same time; this attempt
+    /// left nothing.
     Duplicate,
 }
 
@@ -118,7 +122,8 @@ impl<DB: Database> Inbox<DB> {
         self.rule.mode
     }
 
-    /// Begins a transaction in which a new message can be handled. Takes a reference to an [`Incoming`](crate::Incoming) or, in the modes by id, a [`MessageId`](crate::MessageId).
+    /// Begins a transaction in which a new message can be handled. Takes a reference to an
+    /// [`Incoming`](crate::Incoming) or, in the modes by id, a [`MessageId`](crate::MessageId).
     ///
     /// # Errors
     /// Any [`InboxError`]; nothing has changed.
@@ -135,7 +140,9 @@ impl<DB: Database> Inbox<DB> {
         Ok(Begun::Duplicate)
     }
 
-    /// Begins a transaction in which the new ones of the messages can be handled, in their order; [`Open::is_new`] tells which are new. A transaction for many messages costs little more than a transaction for one.
+    /// Begins a transaction in which the new ones of the messages can be handled, in their order;
+    /// [`Open::is_new`] tells which are new. A transaction for many messages costs little more than
+    /// a transaction for one.
     ///
     /// # Errors
     /// Any [`InboxError`]; nothing has changed.
@@ -158,10 +165,15 @@ impl<DB: Database> Inbox<DB> {
         }
     }
 
-    /// Handles a message: begins a transaction, runs the handler if the message is new, and commits. An error of the handler rolls everything back. Do nothing in the handler that a rollback cannot undo: it may run again.
+    /// Handles a message: begins a transaction, runs the handler if the message is new, and
+    /// commits. An error of the handler rolls everything back. Do nothing in the handler that a
+    /// rollback cannot undo: it may run again.
     ///
     /// # Errors
-    /// Any [`HandleError`]; nothing has changed, unless a commit failed: then the message may have taken effect. If a statement made the database roll the transaction back and the handler went on, the error has kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted): do not acknowledge the message.
+    /// Any [`HandleError`]; nothing has changed, unless a commit failed: then the message may have
+    /// taken effect. If a statement made the database roll the transaction back and the handler
+    /// went on, the error has kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted):
+    /// do not acknowledge the message.
     pub async fn handle<'m, T, E>(
         &self,
         pool: &DB::Pool,
@@ -203,10 +215,14 @@ impl<DB: Database> Open<DB> {
         &self.admitted
     }
 
-    /// Records the messages and commits everything. Commit even if the handler changed nothing: its message is handled.
+    /// Records the messages and commits everything. Commit even if the handler changed nothing: its
+    /// message is handled.
     ///
     /// # Errors
-    /// Any [`InboxError`]. Kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted) if the database had rolled the transaction back: nothing took effect. After another failure of the commit it is unknown whether the messages took effect; they come again, and the inbox then knows.
+    /// Any [`InboxError`]. Kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted) if
+    /// the database had rolled the transaction back: nothing took effect. After another failure of
+    /// the commit it is unknown whether the messages took effect; they come again, and the inbox
+    /// then knows.
     pub async fn commit(mut self) -> Result<Handled, InboxError> {
         let concluded = match DB::inbox(&mut self.transaction) {
             Ok(mut inbox) => self.rule.conclude(&mut *inbox, &self.admitted).await,

@@ -5,8 +5,10 @@
 //! - [`Outbox::enqueue`] writes messages on the connection of your open transaction.
 //! - [`Relay`] delivers them to a broker, in your process or by the `posthaste relay` program.
 //! - [`Consumer`] runs your handlers for the messages of a broker.
-//! - [`Inbox`] makes the effects of a message happen once, however often the message comes; `Consumer` uses it.
-//! - [`testing`] lets your tests read the enqueued messages and the messages that a relay would send.
+//! - [`Inbox`] makes the effects of a message happen once, however often the message comes;
+//!   `Consumer` uses it.
+//! - [`testing`] lets your tests read the enqueued messages and the messages that a relay would
+//!   send.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

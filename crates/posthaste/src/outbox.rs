@@ -9,11 +9,14 @@ use posthaste_core::{MessageId, StoreError, StoreErrorKind};
 
 use crate::{Database, IntoMessage};
 
-/// Writes messages on the connection of an open transaction: the messages exist if and only if the transaction commits.
+/// Writes messages on the connection of an open transaction: the messages exist if and only if the
+/// transaction commits.
 ///
 /// It holds no pool, no connection and no cache: create one wherever you need it.
 ///
-/// The application must serialise the writers of one key, for example by the row lock on the aggregate they update, taken before `enqueue`. Only then is the order of messages the order of commits.
+/// The application must serialise the writers of one key, for example by the row lock on the
+/// aggregate they update, taken before `enqueue`. Only then is the order of messages the order of
+/// commits.
 pub struct Outbox<DB> {
     database: PhantomData<fn() -> DB>,
 }
@@ -39,7 +42,10 @@ impl<DB: Database> Outbox<DB> {
         Self::default()
     }
 
-    /// Begins a transaction for rows and messages. Its [`commit`](Transaction::commit) fails if the database rolled the transaction back before. The driver's own transaction reports success in that case: on PostgreSQL if a statement failed and the application went on, on MySQL and MariaDB after a deadlock, where the server even commits each following statement by itself.
+    /// Begins a transaction for rows and messages. Its [`commit`](Transaction::commit) fails if the
+    /// database rolled the transaction back before. The driver's own transaction reports success in
+    /// that case: on PostgreSQL if a statement failed and the application went on, on MySQL and
+    /// MariaDB after a deadlock, where the server even commits each following statement by itself.
     ///
     /// # Errors
     /// When no connection is available.

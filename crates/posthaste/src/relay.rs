@@ -67,7 +67,8 @@ impl Running {
         self.handle.clone()
     }
 
-    /// Stops the relay: it stops fetching, waits for the messages in flight (at most [`Settings::drain`]) and gives its leases back.
+    /// Stops the relay: it stops fetching, waits for the messages in flight (at most
+    /// [`Settings::drain`]) and gives its leases back.
     ///
     /// # Errors
     /// The error that ended the relay, if it ended before; a panic of its task is a panic here.

@@ -15,7 +15,8 @@ pub enum RouteState {
     Running,
     /// The broker cannot be used.
     Paused,
-    /// A store call for the route fails, for example because a session keeps one of its rows locked. Other routes go on; this route goes on when the call succeeds.
+    /// A store call for the route fails, for example because a session keeps one of its rows
+    /// locked. Other routes go on; this route goes on when the call succeeds.
     Stuck,
     /// Other relays serve the route; this relay takes over when they stop.
     Standby,

@@ -1,6 +1,9 @@
-//! Computes the floor that every message of a shard carries: which messages were acknowledged before it. Holds no I/O.
+//! Computes the floor that every message of a shard carries: which messages were acknowledged
+//! before it. Holds no I/O.
 //!
-//! A floor may claim too little, never too much. It rises to a seq that a settlement had passed, once all rows up to that seq have been passed again under a snapshot that hides no transaction of that time (`docs/adr/0009-floor.md`).
+//! A floor may claim too little, never too much. It rises to a seq that a settlement had passed,
+//! once all rows up to that seq have been passed again under a snapshot that hides no transaction
+//! of that time (`docs/adr/0009-floor.md`).
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -28,7 +28,8 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Gate {
     state: State,
-    /// Messages in flight allowed while open: 1 after an outage, doubled by every acknowledged call.
+    /// Messages in flight allowed while open: 1 after an outage, doubled by every acknowledged
+    /// call.
     limit: usize,
     /// The most that `limit` grows to.
     limit_max: usize,

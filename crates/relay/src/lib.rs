@@ -6,7 +6,12 @@
 //!                    └─ position ─┴ unreachable: pause the route                      └ fenced by epoch
 //! ```
 //!
-//! [`Relay`] supervises: it registers routes, writes the heartbeat, acquires shards and gives them back, and serves a shard again after a panic. `shard` serves one lease. Its parts without I/O are `window` (the messages in memory, which of them may be sent, how far the finished prefix reaches), `floor` (which messages were acknowledged before a message) and `gate` (outage, probe, ramp). `keeper` runs retention. `events` holds all telemetry, `outage` decides which pauses of a route are logged, and `describe` holds the help texts of metrics.
+//! [`Relay`] supervises: it registers routes, writes the heartbeat, acquires shards and gives them
+//! back, and serves a shard again after a panic. `shard` serves one lease. Its parts without I/O
+//! are `window` (the messages in memory, which of them may be sent, how far the finished prefix
+//! reaches), `floor` (which messages were acknowledged before a message) and `gate` (outage, probe,
+//! ramp). `keeper` runs retention. `events` holds all telemetry, `outage` decides which pauses of a
+//! route are logged, and `describe` holds the help texts of metrics.
 //!
 //! This crate uses ports only: no SQL, no driver, no signal handling, no wall clock.
 

@@ -49,7 +49,8 @@ pub(crate) struct Slot {
     pub(crate) held: BTreeMap<u16, CancellationToken>,
     /// Shards that are not acquired again: done (running once), or waiting for a resize.
     pub(crate) over: BTreeSet<u16>,
-    /// Shards whose task panicked, and until when no relay can serve them, because their leases have to expire.
+    /// Shards whose task panicked, and until when no relay can serve them, because their leases
+    /// have to expire.
     pub(crate) panicked: BTreeMap<u16, Duration>,
     /// Set by a shard whose log went back in time, until the store has been told.
     pub(crate) rewound: Option<Rewound>,

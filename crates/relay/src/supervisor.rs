@@ -1,6 +1,8 @@
-//! Runs a relay: registers its routes, writes its heartbeat, acquires its fair share of shards and gives surplus shards back, serves each shard in its own task, and stops in three phases.
+//! Runs a relay: registers its routes, writes its heartbeat, acquires its fair share of shards and
+//! gives surplus shards back, serves each shard in its own task, and stops in three phases.
 //!
-//! Routes do not wait for each other: each has its own store call in progress (`slot.rs`), and the results are handled as they come.
+//! Routes do not wait for each other: each has its own store call in progress (`slot.rs`), and the
+//! results are handled as they come.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -139,7 +141,8 @@ impl Relay {
         Handle { clock: self.clock.clone(), board: self.board.clone(), wake: self.wake.clone() }
     }
 
-    /// Serves until `stop` is cancelled, then stops fetching, waits for the answers to the messages in flight (at most [`Settings::drain`]), settles them, and gives its leases back.
+    /// Serves until `stop` is cancelled, then stops fetching, waits for the answers to the messages
+    /// in flight (at most [`Settings::drain`]), settles them, and gives its leases back.
     ///
     /// # Errors
     /// When the store cannot be served at all. The relay waits for passing errors to end.
@@ -156,7 +159,8 @@ impl Relay {
     /// Serves until all messages committed so far are delivered or parked, and runs retention once.
     ///
     /// # Errors
-    /// The errors of [`run`](Self::run), and when another relay serves one of the shards or a broker cannot be used.
+    /// The errors of [`run`](Self::run), and when another relay serves one of the shards or a
+    /// broker cannot be used.
     pub async fn run_once(self, stop: CancellationToken) -> Result<(), Error> {
         let (store, retention) = (self.store.clone(), self.settings.retention);
         self.supervise(stop, true).await?;

@@ -87,9 +87,13 @@ pub(crate) struct Window {
     blocked: HashSet<String>,
     /// The next settlement, without the position.
     pending: Settlement,
-    /// Messages to park that are behind an unfinished message of `log`. Each is written together with the position that passes it. If it were written before, a relay that takes over would find it both parked and in the log, and could send a message that a person has discarded meanwhile.
+    /// Messages to park that are behind an unfinished message of `log`. Each is written together
+    /// with the position that passes it. If it were written before, a relay that takes over would
+    /// find it both parked and in the log, and could send a message that a person has discarded
+    /// meanwhile.
     parked_ahead: BTreeMap<ItemId, Park>,
-    /// Parked messages whose outcome was unknown; the unknown outcome counts once another message is acknowledged.
+    /// Parked messages whose outcome was unknown; the unknown outcome counts once another message
+    /// is acknowledged.
     suspects: BTreeMap<Seq, Repark>,
     /// The floors of messages that enter the window.
     pub(crate) floors: Floors,
@@ -213,7 +217,8 @@ impl Window {
         }
     }
 
-    /// Parks a refused message, with the messages of its key behind it. `next` says whether it is tried again.
+    /// Parks a refused message, with the messages of its key behind it. `next` says whether it is
+    /// tried again.
     pub(crate) fn refused(&mut self, id: ItemId, failure: Failure, next: Next, now: Duration) {
         self.put_aside(id, 1, failure, next, now);
     }

@@ -39,7 +39,8 @@ impl<C> Default for Connection<C> {
 }
 
 impl<C> Connection<C> {
-    /// The current connection, or a new one by `dial`. Concurrent callers wait for the same dial; a dropped call leaves nothing behind.
+    /// The current connection, or a new one by `dial`. Concurrent callers wait for the same dial; a
+    /// dropped call leaves nothing behind.
     ///
     /// # Errors
     /// The error of `dial`.

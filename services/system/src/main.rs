@@ -1,5 +1,5 @@
-//! The `system` program: parse, run, print, exit code. 0 is "it works", 1 is "it does not", 2 is "it could
-//! not be tried".
+//! The `system` program: parse, run, print, exit code. 0 is "it works", 1 is "it does not", 2 is
+//! "it could not be tried".
 
 use std::{future::Future, io, process::ExitCode};
 

@@ -42,13 +42,13 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// connection, and other sessions wait for the locks.
 const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest call, from the wait for a connection to the commit. A server that is gone from the network
-/// ends no statement, so this is counted here; it is less than a request's time, whose answer can then
-/// still be given.
+/// Longest call, from the wait for a connection to the commit. A server that is gone from the
+/// network ends no statement, so this is counted here; it is less than a request's time, whose
+/// answer can then still be given.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// How long a migration waits for a lock before its attempt counts as failed. Its statements take the time
-/// they need.
+/// How long a migration waits for a lock before its attempt counts as failed. Its statements take
+/// the time they need.
 const MIGRATION_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections to a file: one may write, a few may read.
@@ -130,8 +130,8 @@ pub fn postgres(options: PgConnectOptions) -> PgPool {
         .connect_lazy_with(limited(options, STATEMENT_TIMEOUT))
 }
 
-/// Options of sessions whose statements may take so long, and which do not stay in a transaction after
-/// their connection is lost.
+/// Options of sessions whose statements may take so long, and which do not stay in a transaction
+/// after their connection is lost.
 #[must_use]
 pub fn limited(options: PgConnectOptions, statement: Duration) -> PgConnectOptions {
     options.options([
@@ -268,8 +268,8 @@ impl From<sqlx::Error> for Failure {
 }
 
 impl Failure {
-    /// By SQLSTATE, five characters, or SQLite's result code, a number. A missing table is one that is just
-    /// being made; SQLite has no code for it.
+    /// By SQLSTATE, five characters, or SQLite's result code, a number. A missing table is one that
+    /// is just being made; SQLite has no code for it.
     fn of_code(code: &str, message: &str) -> Self {
         let text = format!("the database reports an error of code {code}");
         let passes = if code.len() < 5 {
@@ -278,7 +278,8 @@ impl Failure {
             matches!(code & 0xff, 5 | 6 | 8 | 10 | 13 | 14)
                 || (code == 1 && message.starts_with("no such table"))
         } else {
-            // 25006 is a standby, 55P03 somebody who holds a lock, 25P03 a transaction that stood still.
+            // 25006 is a standby, 55P03 somebody who holds a lock, 25P03 a transaction that stood
+            // still.
             matches!(code, "42P01" | "3F000" | "25006" | "3D000" | "55P03" | "25P03")
                 || matches!(code.get(..2), Some("08" | "28" | "40" | "53" | "57" | "58"))
         };

@@ -61,8 +61,8 @@ impl Environment {
         })
     }
 
-    /// Remembers that a variable is wrong. `shown` is its value as far as that may be seen, `rule` what it
-    /// must be: "must be ...".
+    /// Remembers that a variable is wrong. `shown` is its value as far as that may be seen, `rule`
+    /// what it must be: "must be ...".
     pub fn refuse(&mut self, name: &str, shown: &str, rule: &str) {
         self.problems.push(format!("{name} is {shown:?}, but {rule}"));
     }

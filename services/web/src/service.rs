@@ -84,8 +84,8 @@ where
     })
 }
 
-/// What `main` of a service does: read the environment, start logging, run, log the error, and the exit
-/// code. `name` is the crate whose lines are logged at `LOG_LEVEL`.
+/// What `main` of a service does: read the environment, start logging, run, log the error, and the
+/// exit code. `name` is the crate whose lines are logged at `LOG_LEVEL`.
 pub async fn main<F>(name: &str, start: impl FnOnce(Environment) -> F) -> ExitCode
 where
     F: Future<Output = anyhow::Result<()>>,

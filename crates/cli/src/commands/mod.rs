@@ -78,7 +78,8 @@ fn route<'a>(config: &'a Config, name: &str) -> Result<&'a RouteConfig, Fault> {
     })
 }
 
-/// Checks that a listener does not make messages deliverable, unless the user passed `--as-receiver`.
+/// Checks that a listener does not make messages deliverable, unless the user passed
+/// `--as-receiver`.
 ///
 /// # Errors
 /// When the broker counts a listener as a receiver and `--as-receiver` is missing.

@@ -1,6 +1,8 @@
 //! One slot: handles its messages in order, several in one transaction if allowed.
 //!
-//! When a handler fails, the slot holds the *chain* of the message: the messages that must not overtake it, that is, later messages of its key or, in watermark mode, of its lane. Other chains go on.
+//! When a handler fails, the slot holds the *chain* of the message: the messages that must not
+//! overtake it, that is, later messages of its key or, in watermark mode, of its lane. Other chains
+//! go on.
 
 use std::{
     collections::{BTreeMap, VecDeque},

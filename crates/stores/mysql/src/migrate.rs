@@ -169,8 +169,8 @@ pub async fn adopt(pool: &MySqlPool) -> Result<(), StoreError> {
     .await
 }
 
-/// Every migration as one script for the command line client, for those who run such things by hand:
-/// what [`migrate`] does to an empty database.
+/// Every migration as one script for the command line client, for those who run such things by
+/// hand: what [`migrate`] does to an empty database.
 #[must_use]
 pub fn print_migrations() -> String {
     let mut script = format!("{SCRIPT_HEAD}{};\n", CREATE.trim_end());

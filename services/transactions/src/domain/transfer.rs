@@ -108,8 +108,8 @@ impl Transfer {
     /// A new transfer.
     ///
     /// # Errors
-    /// The first rule that is broken, in this order: sender, receiver, both the same, amount; then the
-    /// limits of the texts.
+    /// The first rule that is broken, in this order: sender, receiver, both the same, amount; then
+    /// the limits of the texts.
     pub fn new(draft: Draft) -> Result<Self, Violation> {
         let Draft { from_user_id, to_user_id, amount, description } = draft;
         for (field, text) in [("from_user_id", &from_user_id), ("to_user_id", &to_user_id)] {

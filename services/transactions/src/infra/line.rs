@@ -14,8 +14,9 @@ use crate::application::LedgerError;
 /// Time after which the connection goes back to the pool, which closes old connections.
 const KEPT_MAX: Duration = Duration::from_secs(60);
 
-/// Connections of a pool, for calls that come one after the other. The one that was used last is kept for
-/// the next call: the pool sends a statement of its own whenever a connection is taken or given back.
+/// Connections of a pool, for calls that come one after the other. The one that was used last is
+/// kept for the next call: the pool sends a statement of its own whenever a connection is taken or
+/// given back.
 pub(super) struct Line {
     pool: PgPool,
     kept: Mutex<Option<Taken>>,

@@ -35,8 +35,9 @@ impl Database {
     pub async fn open(settings: Settings) -> anyhow::Result<Self> {
         Ok(match settings {
             Settings::Postgres(options) => {
-                // Every statement here finds its rows by an index. A plan that was made while a table was
-                // empty would read all of it until the server has looked at the table's size again.
+                // Every statement here finds its rows by an index. A plan that was made while a
+                // table was empty would read all of it until the server has looked at the table's
+                // size again.
                 let options = options.options([("enable_seqscan", "off")]);
                 Self::Postgres(database::postgres(options))
             }

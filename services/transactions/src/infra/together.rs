@@ -149,7 +149,8 @@ mod tests {
         }
     }
 
-    /// What is answered to asks that come during another statement, and the statements made for them.
+    /// What is answered to asks that come during another statement, and the statements made for
+    /// them.
     async fn meet(asks: &[u32]) -> (Vec<Result<u32, LedgerError>>, Vec<Vec<u32>>) {
         let doubles = Doubles::new(0);
         let together = Arc::new(Together::new(Arc::clone(&doubles)));

@@ -30,8 +30,8 @@ pub enum Added {
 /// Where users are kept.
 #[async_trait]
 pub trait Directory: Send + Sync {
-    /// Adds a user and their `UserCreated` in one transaction: both or neither. Of any number of calls
-    /// with one address exactly one is `New`.
+    /// Adds a user and their `UserCreated` in one transaction: both or neither. Of any number of
+    /// calls with one address exactly one is `New`.
     async fn add(&self, user: &User) -> Result<Added, PortError>;
 
     /// Whether calls can succeed.
