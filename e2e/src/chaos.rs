@@ -32,7 +32,7 @@ const TRIES: usize = 8;
 /// Pause after the broker could not be read.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// How late everything comes where it comes late: not late enough for a deadline.
+/// Delay of delayed traffic: too short to miss a deadline.
 const DELAY: Duration = Duration::from_millis(150);
 
 /// What to run.
@@ -163,7 +163,7 @@ impl Run {
     }
 }
 
-/// Everything of a run.
+/// The state of a run.
 struct Scene {
     database: Database,
     bus: Bus,
@@ -380,7 +380,7 @@ impl Scene {
         Ok(report)
     }
 
-    /// Everything works again, but perhaps not at once.
+    /// Ends all faults; servers and connections may need a moment to recover.
     async fn reader(&self) -> anyhow::Result<Box<dyn Subscriber>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -421,7 +421,7 @@ async fn stop(relay: Running) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was read from the broker, in order.
+/// The messages read from the broker, in order.
 struct Reading {
     reader: Box<dyn Subscriber>,
     ids: Vec<MessageId>,

@@ -102,7 +102,7 @@ pub enum Fault {
     StopBroker,
     /// All connections are closed, and new ones, too, for a while.
     Cut(Link),
-    /// One connection is closed in the middle of what is being said.
+    /// One connection is closed in the middle of a packet.
     CutInMidSentence(Link),
     /// All traffic is delayed for a while.
     Delay(Link),
@@ -117,7 +117,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Everything that can go wrong around relays on this database.
+    /// All faults that are possible with this database.
     #[must_use]
     pub fn all(store: Store) -> Vec<Self> {
         let mut all = vec![Self::KillRelay, Self::FreezeRelay, Self::StopRelay, Self::StopBroker];

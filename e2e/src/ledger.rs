@@ -35,7 +35,7 @@ struct Entry {
 /// A disturbance that may make messages arrive again.
 #[derive(Clone, Copy, Debug)]
 pub struct Disturbance {
-    /// When it was over. What was sent before may be sent again.
+    /// When it ended. Messages sent before may be sent again.
     pub until: Instant,
     /// Why.
     pub cause: Cause,

@@ -1,8 +1,7 @@
 //! The `posthaste` program: parse, run, print the error chain, exit code. Nothing else happens
-//! here.
-//!
-//! `args` declares the command line, `config` reads the configuration, `stores` and `brokers` open
-//! what it names, `commands` does the work, `serve` is the relay's HTTP side.
+//! here. `args` declares the command line, `config` reads the configuration, `stores` and `brokers`
+//! open the configured databases and brokers, `commands` does the work, `serve` is the relay's HTTP
+//! server.
 
 mod args;
 mod brokers;

@@ -81,7 +81,7 @@ pub(crate) fn is_interactive() -> bool {
 pub(crate) struct Fault {
     /// The exit code.
     pub(crate) code: u8,
-    /// What is wrong.
+    /// The problem.
     pub(crate) message: String,
     /// What to do.
     pub(crate) help: Option<String>,

@@ -270,7 +270,7 @@ impl Server {
         self.context.board.shard(&self.route.spec.name, self.lease.shard.index, held_up, now);
     }
 
-    /// The next time at which `start` could do something that it cannot do now.
+    /// The next time at which `start` could start a call that it cannot start now.
     fn next_start(&self) -> Duration {
         let mut times = vec![self.renew_at, self.due_at, self.settled_at + SKIP_INTERVAL];
         if !self.is_fetching {

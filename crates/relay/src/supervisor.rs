@@ -303,7 +303,7 @@ impl Supervisor {
         self.context.settings.poll.min(self.context.settings.lease / 3)
     }
 
-    /// The next time at which `ask` could do something that it cannot do now.
+    /// The next time at which `ask` could start a call that it cannot start now.
     fn next_at(&self) -> Duration {
         let now = self.context.clock.elapsed();
         let routes = self.slots.iter().filter(|slot| !slot.is_asking).map(|slot| slot.ask_at);

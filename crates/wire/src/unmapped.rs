@@ -32,7 +32,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts what is counted for one adapter.
+    /// A recorder that sums the counter of one adapter.
     #[derive(Default)]
     struct Counting(Arc<AtomicU64>);
 
