@@ -1,5 +1,5 @@
-//! From a filled outbox to each real broker, against a plain loop: the same client library, the same
-//! acknowledgements, the same number of messages in flight, the same headers, nothing else.
+//! From a filled outbox to each real broker, against a plain loop: the same client library, the
+//! same acknowledgements, the same number of messages in flight, the same headers, nothing else.
 
 mod kafka;
 mod mqtt;

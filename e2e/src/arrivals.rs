@@ -1,4 +1,4 @@
-//! What arrived, in order, read from the file that relays append to.
+//! The arrived messages in order, read from the file that relays append to.
 
 use std::{collections::HashSet, fs::File, io::Read, path::Path};
 
@@ -53,7 +53,8 @@ impl Arrivals {
         let lines: Vec<u8> = self.rest.drain(..end).collect();
         let lines = String::from_utf8(lines).expect("lines are UTF-8");
         for line in lines.lines() {
-            // A killed relay may leave the beginning of a line; nobody was told that it arrived.
+            // A killed relay may leave the beginning of a line; its message does not count as
+            // delivered.
             let start = line.rfind(LINE_START).expect("a line has an id");
             let arrival: Arrival = serde_json::from_str(&line[start..])
                 .unwrap_or_else(|error| panic!("{error} in {line}"));
@@ -63,7 +64,7 @@ impl Arrivals {
         &self.all
     }
 
-    /// Waits until everything that arrived is right.
+    /// Waits until the arrived messages satisfy a condition.
     ///
     /// # Panics
     /// When it is not in time.

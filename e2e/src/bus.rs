@@ -1,5 +1,5 @@
-//! A broker of one test: its server, which may be killed and frozen, the network in front of it, and
-//! what it has in the end.
+//! The broker of one test: its server, which may be killed and frozen, the proxy in front of it,
+//! and its messages at the end.
 
 use std::time::Duration;
 
@@ -41,10 +41,10 @@ impl Broker {
     }
 }
 
-/// NATS drops what it takes for copies; copies are what is looked for here.
+/// A short duplicate window: NATS drops duplicates within it, but the test counts duplicates.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 
-/// A broker with a place for everything of [`TOPIC`], in one order.
+/// A broker that stores all messages of [`TOPIC`] in one order.
 #[derive(Debug)]
 pub struct Bus {
     broker: Broker,

@@ -1,9 +1,8 @@
-//! One run: two relays between a database and a broker, an application that writes all the time, and
-//! everything around the relays going wrong as a seed says. Then everything is healed, and what the
-//! broker has is held against what the application committed.
-//!
-//! A seed decides what goes wrong, in which order, for how long; the machine decides what the relays
-//! are doing just then. A failed run leaves its folder behind, with the logs of all relays.
+//! One chaos run: two relays between a database and a broker, an application that writes all the
+//! time, and faults around the relays that a seed decides. Then all faults end, and the messages of
+//! the broker are compared with the messages that the application committed. The seed decides the
+//! faults, their order and their durations; it does not decide what the relays do at that moment. A
+//! failed run leaves its folder behind, with the logs of all relays.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -23,7 +22,7 @@ use crate::{
     Shop, Stage, Step, Store, TOPIC, blocking, fault::LEASE,
 };
 
-/// Longest wait for everything to arrive, once everything works again.
+/// Longest wait for all messages to arrive after the last fault.
 const DRAIN: Duration = Duration::from_secs(180);
 
 /// How long a relay has to come to a point where it is to die, and how often that is tried.
@@ -33,7 +32,7 @@ const TRIES: usize = 8;
 /// Pause after the broker could not be read.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// How late everything comes where it comes late: not late enough for a deadline.
+/// Delay of delayed traffic: too short to miss a deadline.
 const DELAY: Duration = Duration::from_millis(150);
 
 /// What to run.
@@ -60,7 +59,7 @@ pub enum Faults {
     Steps,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
     /// Which database.
@@ -79,7 +78,7 @@ pub struct Record {
     pub received: usize,
     /// Repetitions that the broker has.
     pub duplicated: usize,
-    /// Those by cause; `none` are those that no fault of ours explains.
+    /// Repetitions by cause; `none` counts those that no injected fault explains.
     pub causes: BTreeMap<String, usize>,
     /// How long the run took.
     pub seconds: u64,
@@ -123,7 +122,7 @@ impl Run {
     /// Runs it.
     ///
     /// # Errors
-    /// When a promise was broken, or a server cannot be had.
+    /// When a promise was broken, or a server is not available.
     pub async fn run(self) -> anyhow::Result<Record> {
         println!("{}", self.command());
         let began = Instant::now();
@@ -164,7 +163,7 @@ impl Run {
     }
 }
 
-/// Everything of a run.
+/// The state of a run.
 struct Scene {
     database: Database,
     bus: Bus,
@@ -283,7 +282,8 @@ impl Scene {
         let mut trapped = pin!(trapped.wait());
         let mut is_caught = false;
         for _ in 0..TRIES {
-            // Nobody takes a lease while others have it, or gives it back untold.
+            // No relay acquires a lease that another holds, or gives its lease back without being
+            // told to stop.
             match act {
                 Act::Acquire => self.new_relays(),
                 Act::Release => {
@@ -356,7 +356,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until all is there, stops all relays, and reads to the end.
+    /// Waits until all messages have arrived, stops all relays, and reads the broker to the end.
     async fn judge(&mut self, ledger: &Arc<Ledger>) -> anyhow::Result<Report> {
         let mut reading = Reading { reader: self.reader().await?, ids: Vec::new() };
         let committed = ledger.committed();
@@ -380,7 +380,7 @@ impl Scene {
         Ok(report)
     }
 
-    /// Everything works again, but perhaps not at once.
+    /// Ends all faults; servers and connections may need a moment to recover.
     async fn reader(&self) -> anyhow::Result<Box<dyn Subscriber>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -421,7 +421,7 @@ async fn stop(relay: Running) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was read from the broker, in order.
+/// The messages read from the broker, in order.
 struct Reading {
     reader: Box<dyn Subscriber>,
     ids: Vec<MessageId>,
@@ -443,7 +443,8 @@ impl Reading {
             };
             missing.remove(&incoming.message.id);
             self.ids.push(incoming.message.id);
-            // What the broker did not hear comes again, which is a repetition and no harm.
+            // An acknowledgement that the broker did not get causes a repetition, which does no
+            // harm.
             let _ = self.reader.acknowledge(incoming.receipt).await;
         }
         Ok(())

@@ -1,6 +1,8 @@
-//! A database of one test: its server, which may be killed and frozen, and the network in front of it.
+//! The database of one test: its server, which may be killed and frozen, and the proxy in front of
+//! it.
 //!
-//! Relays go through the network; the application does not, so that what it was told is known.
+//! Relays connect through the proxy; the application connects directly, so that the answers it got
+//! are known.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What can go wrong around a relay, and plans of it, each from one number.
+//! Faults around a relay, and plans of faults, each drawn from one seed.
 
 use std::{fmt, time::Duration};
 
@@ -36,7 +36,7 @@ pub enum Act {
     Fetch,
     /// Gives them to the broker.
     Publish,
-    /// Writes down what the broker has.
+    /// Settles the acknowledged messages.
     Settle,
     /// Gives the lease back, when told to stop.
     Release,
@@ -49,7 +49,7 @@ pub enum Point {
     Before,
     /// The server has done it in a transaction that it has not committed.
     Within,
-    /// The server has done it, and the relay has not been told.
+    /// The server has done it, and the relay has not got the answer.
     After,
 }
 
@@ -102,9 +102,9 @@ pub enum Fault {
     StopBroker,
     /// All connections are closed, and new ones, too, for a while.
     Cut(Link),
-    /// One connection is closed in the middle of what is being said.
+    /// One connection is closed in the middle of a packet.
     CutInMidSentence(Link),
-    /// Everything comes late for a while.
+    /// All traffic is delayed for a while.
     Delay(Link),
     /// Nothing gets through for longer than a lease; connections stay.
     BlackHole(Link),
@@ -117,7 +117,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Everything that can go wrong around relays on this database.
+    /// All faults that are possible with this database.
     #[must_use]
     pub fn all(store: Store) -> Vec<Self> {
         let mut all = vec![Self::KillRelay, Self::FreezeRelay, Self::StopRelay, Self::StopBroker];

@@ -1,4 +1,4 @@
-//! What writers did, and what that says about what arrived.
+//! Records the transactions of writers, and checks the arrived messages against them.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -15,7 +15,7 @@ use crate::Arrival;
 pub enum Fate {
     /// The server said that it committed.
     Committed,
-    /// It surely did not commit.
+    /// The transaction certainly did not commit.
     RolledBack,
     /// Its commit was never answered.
     Unknown,
@@ -32,10 +32,10 @@ struct Entry {
     at: Instant,
 }
 
-/// Something that may make messages arrive again.
+/// A disturbance that may make messages arrive again.
 #[derive(Clone, Copy, Debug)]
 pub struct Disturbance {
-    /// When it was over. What was sent before may be sent again.
+    /// When it ended. Messages sent before may be sent again.
     pub until: Instant,
     /// Why.
     pub cause: Cause,
@@ -74,8 +74,8 @@ impl Ledger {
         self.judge(arrivals.iter().map(|arrival| arrival.id), &[])
     }
 
-    /// What arrivals say about the promises, if this was done meanwhile, in this order. A repetition
-    /// is put down to the first disturbance that ended after its message was committed.
+    /// What arrivals say about the promises, if this was done meanwhile, in this order. A
+    /// repetition is put down to the first disturbance that ended after its message was committed.
     #[must_use]
     pub fn judge(
         &self,

@@ -19,8 +19,8 @@
 //! |---|---|
 //! | `database.rs`, `bus.rs` | a database or a broker that can be killed and frozen, behind a network that can be broken |
 //! | `shop.rs` | writers on any database |
-//! | `fault.rs` | what can go wrong, and a plan of it from a seed |
-//! | `chaos.rs` | one run: everything goes wrong, then everything is judged |
+//! | `fault.rs` | the faults, and a plan of faults from a seed |
+//! | `chaos.rs` | one run: faults are injected, then the result is checked |
 
 mod arrivals;
 mod bus;

@@ -1,4 +1,5 @@
-//! Writers that do what applications do to an outbox, and what an outbox read carelessly gets wrong.
+//! Writers that do what applications do to an outbox, and what an outbox read carelessly gets
+//! wrong.
 //!
 //! Writers of one key are serialised by the lock on the key's row, in which they count: that is the
 //! order of their commits, whoever records first.
@@ -134,8 +135,8 @@ impl Writer {
         }
     }
 
-    /// Transactions that have their id long before they enqueue anything, for keys that others wrote
-    /// meanwhile: by transaction id they come first, by commit last.
+    /// Transactions that have their id long before they enqueue anything, for keys that others
+    /// wrote meanwhile: by transaction id they come first, by commit last.
     async fn opened_early(self) {
         while !self.stop.is_cancelled() {
             let key = format!("key-{}", fastrand::usize(..KEYS));

@@ -1,5 +1,5 @@
-//! Who acts on the system from outside: applications that write, people who decide about dead letters,
-//! and whatever it is that kills and stops processes, cuts connections and moves clocks.
+//! Actors outside the system: applications that write, people who redrive and discard dead letters,
+//! and the source of faults, which kills and stops processes, cuts connections and moves clocks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -95,7 +95,7 @@ fn message(world: &World, key: Option<usize>, number: u128) -> Message {
     message
 }
 
-/// What an application without an outbox does.
+/// Publishes without an outbox, for a planted bug.
 async fn publish(stage: &Stage, messages: &[Message]) {
     for message in messages {
         let delivery = Delivery {
@@ -111,7 +111,7 @@ async fn publish(stage: &Stage, messages: &[Message]) {
     }
 }
 
-/// A person who looks at dead letters now and then, until told that trouble is over.
+/// A person who redrives or discards dead letters at intervals, until the faults are over.
 pub(crate) async fn operate(stage: Arc<Stage>) {
     let world = Arc::clone(&stage.world);
     let process = world.process("person");
@@ -164,7 +164,7 @@ async fn discard(world: &World, store: &dyn Store, view: &ParkedView) {
     });
 }
 
-/// When trouble is over: sends again or gives up whatever holds a key.
+/// After the faults: redrives or discards every dead letter that blocks a key.
 pub(crate) async fn unblock(stage: &Stage, process: &Arc<Process>) {
     let store = stage.wire(process);
     let Ok(dead) = store.dead(&ParkedFilter::default(), 100).await else { return };
@@ -192,7 +192,7 @@ pub(crate) fn often(world: &World, fault: Fault) -> bool {
     strikes
 }
 
-/// Trouble, until it is over.
+/// Injects faults until they are over.
 pub(crate) async fn trouble(stage: Arc<Stage>) {
     let world = Arc::clone(&stage.world);
     let lease = world.plan.lease.as_millis() as u64;
@@ -248,7 +248,8 @@ fn rewind(stage: &Stage, backup: Option<MemoryBackup>) -> Option<MemoryBackup> {
         consumers.filter(|it| it.mode == InboxMode::Watermark)
     };
     let routes = 0..world.plan.routes.len();
-    // Where the server cannot tell and nobody who noticed lives on, such consumers need a person's help.
+    // Where the server cannot tell and nobody who noticed lives on, such consumers need a person's
+    // help.
     let line = match routes.clone().any(|index| is_by_position(index).next().is_some()) {
         true => Line::Other,
         false => Line::Same,

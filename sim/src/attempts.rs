@@ -1,4 +1,4 @@
-//! Every attempt to deliver a message, and what it may therefore do again: the reasons for copies.
+//! Records every attempt to deliver a message, and derives the causes of duplicates.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(crate) struct Term {
 struct Attempt {
     term: Term,
     redriven: u32,
-    /// What the relay was told, once it was.
+    /// The outcome that the relay was told.
     told: Told,
 }
 
@@ -40,7 +40,8 @@ enum Told {
 }
 
 impl Attempts {
-    /// An attempt begins. Gives the reason why it may bring a copy, if there is one.
+    /// Records that an attempt begins. Returns the cause why it may bring a duplicate, if there is
+    /// one.
     pub(crate) fn started(
         &mut self,
         id: MessageId,
@@ -64,7 +65,7 @@ impl Attempts {
         cause
     }
 
-    /// The relay was told what became of its latest attempt.
+    /// Records the outcome that the relay was told about its latest attempt.
     pub(crate) fn told(&mut self, id: MessageId, term: Term, outcome: &Outcome) {
         let attempts = self.by_id.entry(id).or_default().iter_mut().rev();
         let mut own = attempts.filter(|it| it.term == term && it.told == Told::Nothing);

@@ -1,5 +1,5 @@
-//! A broker behind a network: messages and answers are lost, late and doubled, single messages are
-//! refused, and at times nothing gets through. What arrives is recorded, in order.
+//! A broker behind a network: messages and answers are lost, delayed and doubled, single messages
+//! are refused, and there are outages. Arrivals are recorded in order.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -49,7 +49,7 @@ impl Graveyard {
     }
 }
 
-/// What becomes of one message.
+/// The fate of one message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Taken,
@@ -197,7 +197,7 @@ impl Link {
     }
 }
 
-/// A call under way. A relay that gives up waiting for it knows nothing of its messages.
+/// A publish call in progress. A relay that gives up waiting does not learn the outcomes.
 struct Waiting<'l> {
     link: &'l Link,
     attempts: Vec<(MessageId, Term)>,
@@ -262,7 +262,7 @@ pub(crate) struct Subscribed {
 
 #[async_trait]
 impl Subscriber for Subscribed {
-    /// Nothing is awaited after the message was taken: a dropped call loses nothing.
+    /// No await follows after the message was taken, so a dropped call loses nothing.
     async fn receive(&mut self) -> Result<Incoming, BrokerError> {
         self.process.step().await;
         let incoming = self.inner.receive().await?;

@@ -1,4 +1,4 @@
-//! Many schedules, and what they come to.
+//! Runs many schedules and sums up their results.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ pub struct Caught {
     pub problem: Option<String>,
 }
 
-/// What a campaign came to; one line of JSON.
+/// The summary of a campaign; one line of JSON.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// The first seed, and the one behind the last.
@@ -45,7 +45,7 @@ pub struct Summary {
     pub arrivals: usize,
     /// Messages that took effect, summed over consumers.
     pub effects: usize,
-    /// How often each kind of trouble struck.
+    /// How often each kind of fault struck.
     pub faults: BTreeMap<&'static str, u64>,
     /// Copies that arrived, by reason.
     pub duplicates: BTreeMap<&'static str, usize>,
@@ -101,7 +101,8 @@ pub struct Campaign {
 }
 
 impl Campaign {
-    /// Runs them, one after another. Trouble that never struck is in the summary too, with 0.
+    /// Runs the schedules, one after another. Faults that never struck are in the summary,
+    /// too, with a count of 0.
     #[must_use]
     pub fn run(&self) -> Summary {
         let start = Instant::now();
@@ -121,8 +122,8 @@ impl Campaign {
     }
 }
 
-/// Looks for a planted bug, seed after seed. It is found where a promise is broken with it and none
-/// without it.
+/// Looks for a planted bug, seed after seed. A seed finds the bug if a promise is broken with the
+/// bug and none without it.
 #[must_use]
 pub fn catch(bug: Planted, seeds: Range<u64>) -> Caught {
     let start = seeds.start;

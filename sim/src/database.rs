@@ -28,7 +28,7 @@ use crate::{
 /// How long a lock is waited for.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is committed, and who locks what.
+/// The committed data, and the locks.
 #[derive(Default)]
 struct State {
     /// Recorded ids, and when.
@@ -88,7 +88,7 @@ impl Pool {
     }
 }
 
-/// An open transaction's connection: what it wrote is seen by others once it commits.
+/// The connection of an open transaction: others see its writes once it commits.
 pub(crate) struct Connection {
     pool: Pool,
     acts: Vec<(String, MessageId)>,
@@ -184,7 +184,7 @@ impl Connection {
     }
 }
 
-/// A transaction: a connection that forgets everything unless it is committed.
+/// A transaction: its writes are lost unless it is committed.
 pub(crate) struct Transaction(Connection);
 
 impl Deref for Transaction {

@@ -1,10 +1,10 @@
-//! Everything that can go wrong, by name.
+//! The kinds of faults, by name.
 
 use serde::Serialize;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// One kind of trouble. A schedule has some of them, each at a rate of its own.
+        /// One kind of fault. A schedule has some of them, each with its own rate.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Fault {
@@ -15,7 +15,7 @@ macro_rules! faults {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The word for it in traces and summaries.
+            /// The name of the fault in traces and summaries.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -35,7 +35,7 @@ faults! {
     RelayStop = "relay-stop",
     /// A task of a relay panics.
     ShardPanic = "shard-panic",
-    /// The broker took the message, and its answer was lost.
+    /// The broker accepted the message, and its answer was lost.
     AckLost = "ack-lost",
     /// The message was lost on its way to the broker, and so no answer came.
     SendLost = "send-lost",
@@ -43,7 +43,7 @@ faults! {
     SendLate = "send-late",
     /// The broker got the message twice.
     SendTwice = "send-twice",
-    /// The broker took its time.
+    /// The broker answered slowly.
     BrokerSlow = "broker-slow",
     /// The broker refused a message this once.
     Refusal = "refusal",
@@ -69,9 +69,9 @@ faults! {
     ClockBack = "clock-back",
     /// The number of a route's shards was changed.
     Reshard = "reshard",
-    /// A person sent dead letters again.
+    /// A person redrove dead letters.
     Redrive = "redrive",
-    /// A person gave a dead letter up.
+    /// A person discarded a dead letter.
     Discard = "discard",
     /// A transaction stayed open for seconds.
     LongTransaction = "long-transaction",
@@ -79,7 +79,7 @@ faults! {
     Rollback = "rollback",
     /// An application was not told whether its transaction committed.
     CommitUnknown = "commit-unknown",
-    /// A relay was not woken after a commit, though the application does that.
+    /// The application did not wake the relay after a commit.
     WakeLost = "wake-lost",
     /// A consumer died at some await.
     ConsumerCrash = "consumer-crash",
@@ -89,11 +89,11 @@ faults! {
     ConsumerAckLost = "consumer-ack-lost",
     /// A handler failed.
     HandlerFails = "handler-fails",
-    /// A route was registered for messages that waited for one, while something cleaned up.
+    /// A route was registered for messages that waited for one, while a purge ran.
     Register = "register",
-    /// A route was given a topic whose messages waited for one, while something cleaned up.
+    /// A topic whose messages waited for a route was added to a route, while a purge ran.
     Widen = "widen",
-    /// Somebody kept rows of a route locked: calls that need them hung.
+    /// A session kept rows of a route locked: calls that need them hung.
     RouteLocked = "route-locked",
     /// A call to the consumer's database failed and had no effect.
     InboxFailsBefore = "inbox-fails-before",

@@ -1,4 +1,4 @@
-//! A store with a planted bug: every call is passed on, but for what the bug changes.
+//! A store with a planted bug: it passes every call on, with the change of the bug.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use crate::{Fault, Planted, process::Process, world::World};
 /// How old something must be for [`Planted::CleanupByAge`].
 const AGE_MAX: Duration = Duration::from_secs(2);
 
-/// What bugs remember; shared by the connections of all processes.
+/// State of the bugs, shared by the connections of all processes.
 #[derive(Default)]
 pub(crate) struct Memory {
     /// The latest grants.
@@ -77,8 +77,8 @@ impl Flawed {
         Ok(fetch)
     }
 
-    /// Waits between deciding and removing. For a route that has appeared meanwhile it is as if it had
-    /// passed everything.
+    /// Waits between deciding and removing. For a route that has appeared meanwhile it is as if it
+    /// had passed everything.
     async fn forget_new_routes(&self) -> Result<(), StoreError> {
         let known: BTreeSet<String> =
             self.inner.status().await?.routes.into_iter().map(|route| route.name).collect();

@@ -1,5 +1,5 @@
-//! Messages that wait for a route, and the route that is registered or widened for them while
-//! something cleans up. Whatever waited must be there afterwards.
+//! Messages that wait for a route, and a route that is registered or widened for them while a purge
+//! runs. Every message that waited must still exist afterwards.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ const WAITING: usize = 3;
 /// What a purge is asked to leave: nothing.
 const NONE: Retention = Retention { delivered: Duration::ZERO, discarded: Duration::ZERO };
 
-/// One who adds routes and topics now and then, until trouble is over.
+/// Adds routes and topics at intervals, until the faults are over.
 pub(crate) async fn add_routes(stage: Arc<Stage>) {
     let world = Arc::clone(&stage.world);
     let mut late = Late { stage, routes: Vec::new(), topics_count: 0 };
@@ -107,7 +107,7 @@ impl Late {
         }
     }
 
-    /// Holds what a route finds against what waited for it.
+    /// Compares the messages that a route finds with the messages that waited for it.
     async fn check(&self, index: usize, topic: &str, mut waiting: BTreeSet<MessageId>) {
         let grant = self.grant(&self.routes[index]).await;
         let (read, position) = self.read(&grant).await;
@@ -134,7 +134,7 @@ impl Late {
         }
     }
 
-    /// Nobody else wants these routes; a lease is given back after each use.
+    /// No other process serves these routes; the lease is given back after each use.
     async fn grant(&self, spec: &RouteSpec) -> Grant {
         let claim = Claim {
             route: spec.name.clone(),
@@ -170,7 +170,7 @@ impl Late {
         }
     }
 
-    /// Writes down how far a route is, and gives it back.
+    /// Settles the position of a route, and gives its lease back.
     async fn settle(&self, grant: &Grant, position: Position) {
         let settlement = Settlement { position: Some(position), ..Settlement::default() };
         let store = &self.stage.store;

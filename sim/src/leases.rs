@@ -1,4 +1,5 @@
-//! Who holds which shard, by the rules: what a store grants and accepts is held against it.
+//! Tracks which process holds which shard by the rules, and checks the grants and settlements of
+//! the store against it.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,7 +16,7 @@ struct Term {
     lease: Lease,
     /// By the database's clock; `None` once it was given back.
     expires_at: Option<Duration>,
-    /// Who holds it, and whether its word came through for sure.
+    /// The holder, and whether it certainly knows of the lease.
     process: u32,
     is_told: bool,
 }
@@ -34,7 +35,7 @@ impl Leases {
         self.shards.get_mut(&(lease.route.clone(), lease.shard))
     }
 
-    /// A shard was granted. Says what is wrong with it.
+    /// Records a grant of a shard. Returns the broken rule, if any.
     pub(crate) fn granted(&mut self, granted: &Granted<'_>, now: Duration) -> Option<String> {
         let Granted { lease, process, is_told, ttl } = *granted;
         let before = self.shards.insert(
@@ -63,7 +64,7 @@ impl Leases {
         }
     }
 
-    /// Whether somebody who knows of it still holds a lease, other than `is_dead` ones.
+    /// Whether a live process that knows of its lease still holds one.
     pub(crate) fn is_held(&self, now: Duration, is_dead: impl Fn(u32) -> bool) -> bool {
         self.shards.values().any(|term| {
             let is_valid = term.expires_at.is_some_and(|expires_at| expires_at > now);
@@ -81,7 +82,7 @@ impl Leases {
         self.shards.retain(|(name, _), _| name != route);
     }
 
-    /// Progress was written. Says what is wrong with it.
+    /// Records a settlement. Returns the broken rule, if any.
     pub(crate) fn settled(&mut self, lease: &Lease) -> Option<String> {
         let term = self.latest(lease)?;
         let is_old = term.lease.epoch != lease.epoch;

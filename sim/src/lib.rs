@@ -1,11 +1,10 @@
-//! The simulator: the shipping relay, inbox and consumer on a fake store, broker and clock, under
-//! virtual time, with everything that can go wrong decided by one seed.
-//!
-//! [`Schedule::run`] is one schedule. Its parts: `plan` draws what it looks like; `stage` builds and
-//! restarts relays and consumers; `process` is what lets them be paused or killed at every await;
-//! `store`, `broker` and `database` stand between them and the world; `actors` act from outside;
-//! `world` keeps chance, time, the trace and the truth. What came of it is judged by
-//! `posthaste-history`. [`Planted`] bugs show that it would be noticed.
+//! The simulator: runs the shipping relay, inbox and consumer on a fake store, broker and clock,
+//! under virtual time; one seed decides all faults. [`Schedule::run`] runs one schedule. Its parts:
+//! `plan` draws the schedule; `stage` builds and restarts relays and consumers; `process` pauses or
+//! kills them at any await; `store`, `broker` and `database` inject faults into their calls;
+//! `actors` act from outside; `world` keeps randomness, time, the trace and the truth about every
+//! message. `posthaste-history` checks the result. [`Planted`] bugs show that the simulator would
+//! notice a bug.
 //!
 //! [`Campaign`] runs many schedules and sums up.
 

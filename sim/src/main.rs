@@ -34,18 +34,18 @@ enum Command {
         /// Seeds of many: FROM..TO, the last one left out.
         #[arg(long, value_parser = range, default_value = "0..2000")]
         seeds: Range<u64>,
-        /// Prints what happens; with --seed.
+        /// Prints the trace; with --seed.
         #[arg(long, requires = "seed")]
         trace: bool,
         /// Plants a bug; with --seed.
         #[arg(long, value_parser = planted, requires = "seed")]
         planted: Option<Planted>,
     },
-    /// Looks for every planted bug, and says in how many seeds it was found.
+    /// Looks for every planted bug, and prints in how many seeds it was found.
     Planted,
-    /// Runs schedules nobody ran before for some minutes, then looks for every planted bug.
+    /// Runs schedules with fresh seeds for some minutes, then looks for every planted bug.
     Soak {
-        /// How long.
+        /// Duration in minutes.
         #[arg(long)]
         minutes: u64,
         /// Appends the summary to this file, as one line of JSON.

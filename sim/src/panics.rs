@@ -1,5 +1,5 @@
-//! Panics: those of a schedule's plan are kept quiet, all others break it, whoever survives them.
-//! A schedule runs on one thread, so what panics there while it runs is its own.
+//! Records panics: planned panics of a schedule are ignored, all others fail it, even if the relay
+//! survives them. A schedule runs on one thread, so every panic of that thread belongs to it.
 
 use std::{cell::RefCell, panic, sync::Once};
 
@@ -8,7 +8,7 @@ thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a panic of a task carries, so that it is not taken for a real one.
+/// The payload of a planned panic, so that it is not taken for a real one.
 pub(crate) struct OnPurpose;
 
 /// From now on panics are noted, in every thread.

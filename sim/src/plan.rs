@@ -1,4 +1,4 @@
-//! What a schedule looks like: drawn once from its seed, before anything runs.
+//! The plan of a schedule, drawn from its seed before the schedule runs.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,8 +6,8 @@ use posthaste_core::{CallOrder, InboxMode, OnDead};
 
 use crate::Fault;
 
-/// Kinds of trouble that came later, drawn apart: seeds that have found something before mean the same
-/// schedule as then, where none of these is on.
+/// Kinds of trouble that came later, drawn apart: seeds that have found something before mean the
+/// same schedule as then, where none of these is on.
 const LATER: &[Fault] = &[Fault::Rewind, Fault::Register, Fault::Widen, Fault::RouteLocked];
 
 /// How likely trouble is at least that a planted bug needs.
@@ -16,7 +16,7 @@ const NEEDED_MIN: f64 = 0.1;
 /// A schedule, but for what happens in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// How likely each kind of trouble is wherever it may strike; what is not there never does.
+    /// The probability of each kind of fault at each place; a missing kind never strikes.
     pub(crate) rates: BTreeMap<Fault, f64>,
     pub(crate) relays: usize,
     pub(crate) routes: Vec<RoutePlan>,
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) batch: u32,
     pub(crate) window: usize,
     pub(crate) retention: Duration,
-    /// How long trouble lasts.
+    /// How long faults are injected.
     pub(crate) trouble: Duration,
 }
 
@@ -84,7 +84,8 @@ impl Plan {
             let is_on = needs.is_empty() && apart.u8(..4) == 0;
             draw(&mut apart, fault, is_on);
         }
-        // Routes that come late would be gone with what a rewind undoes, and nobody would miss them.
+        // Routes that come late would be gone with what a rewind undoes, and nobody would miss
+        // them.
         let late = [Fault::Register, Fault::Widen];
         if late.iter().any(|fault| needs.contains(fault)) {
             rates.remove(&Fault::Rewind);

@@ -54,27 +54,27 @@ planted! {
     RowClaim = "row-claim", [Refusal];
     /// Store: writes progress whatever the epoch.
     UnfencedResult = "unfenced-result", [RelayPause];
-    /// Store: whoever asks decides whether a lease has expired.
+    /// Store: the asking relay's clock decides whether a lease has expired.
     LocalClock = "local-clock", [];
     /// Store: lets a late release end another's lease.
     ReleaseByAnyTerm = "release-by-any-term", [RelayPause, RelayStop, StoreLate];
     /// Store: writes the position first and parked messages after it.
     SettleInTwoSteps = "settle-in-two-steps", [RelayCrash, Refusal];
-    /// Store: counts a take-over as an attempt of what is parked.
+    /// Store: counts a take-over as an attempt of parked messages.
     CrashIsAttempt = "crash-is-attempt", [RelayCrash, Refusal, Poison];
     /// Store: sends dead letters again under new ids.
     RedriveMakesANewId = "redrive-makes-a-new-id", [Refusal, Redrive];
-    /// Store: gives out what was discarded.
+    /// Store: returns discarded messages as due.
     DiscardRace = "discard-race", [Refusal, Discard];
-    /// Store: removes what is old, delivered or not.
+    /// Store: removes old messages, delivered or not.
     CleanupByAge = "cleanup-by-age", [Outage];
-    /// Store: removes everything below the positions, late commits too.
+    /// Store: removes all messages below the positions, late commits too.
     CleanupIgnoresLateRows = "cleanup-ignores-late-rows", [LongTransaction];
-    /// Store: decides by the routes there were a moment ago what may go.
+    /// Store: purges by an outdated list of routes.
     PurgeByOldRoutes = "purge-by-old-routes", [Register];
-    /// Store: takes every transaction for ended, so floors say too much.
+    /// Store: takes every transaction for ended, so floors claim too much.
     FloorPastAtOnce = "floor-past-at-once", [LongTransaction];
-    /// Store: does not tell a new holder what is parked, so floors say too much.
+    /// Store: does not tell a new lease holder the parked messages, so floors claim too much.
     GrantForgetsParked = "grant-forgets-parked", [Refusal, RelayCrash];
     /// Store: writing progress panics at times; the relay hears that the store cannot be used.
     StorePanics = "store-panics", [ShardPanic];
@@ -107,7 +107,7 @@ planted! {
     GoesOnUnwritten = "goes-on-unwritten", [Refusal, RelayPause, RelayCrash, StoreSlow], GoesOnUnwritten;
     /// Relay: a key goes on while a message of it is parked.
     UnblocksTooEarly = "unblocks-too-early", [Refusal], UnblocksTooEarly;
-    /// Relay: what has been read counts as passed.
+    /// Relay: settles messages as passed that were only read.
     SettlesWhatIsRead = "settles-what-is-read", [RelayCrash], SettlesWhatIsRead;
     /// Relay: what is put aside is written before the position passes it. It was so until the simulator
     /// found out what that does to a discarded message.
@@ -133,6 +133,7 @@ planted! {
     SettlesUnchecked = "settles-unchecked", [Rewind, RelayPause, BrokerSlow], SettlesUnchecked;
     /// Relay: goes on under the log's old name after the database went back in time.
     KeepsIdentity = "keeps-identity", [Rewind], KeepsIdentity;
-    /// Relay: routes wait for each other's store calls. It was so until somebody locked a lease.
+    /// Relay: routes wait for each other's store calls. This was a real bug until a locked lease
+    /// showed it.
     RoutesInLine = "routes-in-line", [RouteLocked, RelayCrash], RoutesInLine;
 }

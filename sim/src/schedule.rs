@@ -1,4 +1,5 @@
-//! One schedule: trouble for a while, then calm, in which everything must come right by itself.
+//! One schedule: faults for a while, then a calm phase, in which the relay must deliver everything
+//! by itself.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +24,7 @@ use crate::{
     world::World,
 };
 
-/// Virtual time within which calm must have set everything right.
+/// Virtual time within which all messages must be delivered after the faults.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// How often to look whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -43,7 +44,7 @@ pub(crate) fn route_index(name: &str) -> usize {
 /// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    /// Decides everything.
+    /// The seed, which decides the whole schedule.
     pub seed: u64,
     /// The bug to plant, if any.
     pub planted: Option<Planted>,
@@ -147,7 +148,7 @@ fn watched(play: impl FnOnce() -> Ended) -> Ended {
     ended
 }
 
-/// Applications write, and everything goes wrong.
+/// The phase of faults: applications write, and faults are injected.
 async fn suffer(stage: &Arc<Stage>) {
     let world = &stage.world;
     let keys: actors::Keys = Arc::new((0..world.plan.keys).map(|_| Mutex::new(())).collect());
@@ -174,7 +175,7 @@ async fn suffer(stage: &Arc<Stage>) {
     }
 }
 
-/// One relay is left, and it must deliver everything without anybody's help.
+/// The calm phase: one relay is left, and must deliver all messages without help.
 async fn recover(stage: &Arc<Stage>) {
     let world = &stage.world;
     stage.leave_one_relay();
@@ -233,7 +234,7 @@ async fn settled(stage: &Stage, routes: &[usize]) {
     }
 }
 
-/// Whether the store knows that everything is done.
+/// Whether the store has settled all messages.
 async fn is_idle(stage: &Stage, routes: &[usize]) -> bool {
     let status = stage.store.status().await.expect("it never fails");
     let of = |index: &usize| status.routes.iter().find(|it| it.name == route_name(*index));

@@ -1,4 +1,5 @@
-//! The relays and consumers of a schedule: built from shipping code, started, killed, started again.
+//! The relays and consumers of a schedule: built from shipping code, started, killed, started
+//! again.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -109,7 +110,7 @@ impl Stage {
         }
     }
 
-    /// From now on nobody stands in for the first relay.
+    /// From now on the first relay is not replaced.
     pub(crate) fn leave_one_relay(&self) {
         let mut running = self.running();
         running.is_alone = true;
@@ -305,7 +306,7 @@ impl Stage {
         }
     }
 
-    /// A person sends the consumers' dead letters again.
+    /// Redrives the consumers' dead letters.
     pub(crate) async fn redrive_letters(&self) {
         let pool = Pool {
             world: Arc::clone(&self.world),

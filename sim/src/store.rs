@@ -1,5 +1,5 @@
-//! A store between a process and the database: calls are late, fail before or after their effect, or
-//! never come back. What takes effect is held against the rules.
+//! A store between a process and the database: calls are slow, fail before or after their effect,
+//! or never return. Every effect is checked against the rules.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ fn unavailable(operation: &'static str) -> StoreError {
 }
 
 impl Wire {
-    /// One call. What has left the process takes effect whatever becomes of it.
+    /// One call. Once it has left the process, it takes effect even if the process dies.
     async fn call<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -54,8 +54,8 @@ impl Wire {
         result
     }
 
-    /// Waits for whoever keeps rows of the route locked. A store would give up after a while; here a
-    /// call hangs, so that whatever stands in line behind it shows.
+    /// Waits while a session keeps rows of the route locked. A real store would give up after a
+    /// while; here the call hangs, so that calls which wait behind it show.
     async fn wait_for_rows(&self, route: &str) {
         let world = &self.world;
         let Some(index) = ROUTES.iter().position(|name| *name == route) else { return };
@@ -264,7 +264,7 @@ impl Store for Wire {
 }
 
 impl World {
-    /// Progress was written: notes the dead letters, and whether it was allowed.
+    /// Records a settlement: its dead letters, and whether it was allowed.
     fn settled(&self, lease: &Lease, settlement: &Settlement) {
         let wrong = self.with(|state| {
             let parked = settlement.park.iter().map(|park| &park.report);

@@ -1,4 +1,4 @@
-//! What everything in a schedule shares: chance, time, the trace, and the truth about every message.
+//! Shared state of a schedule: randomness, time, the trace, and the truth about every message.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,7 +33,7 @@ pub(crate) struct State {
     trace: Trace,
     /// How often each kind of trouble struck.
     pub(crate) faults: BTreeMap<Fault, u64>,
-    /// Whether trouble is over.
+    /// Whether the faults are over.
     pub(crate) is_calm: bool,
     pub(crate) routes: Vec<RouteState>,
     pub(crate) leases: Leases,
@@ -50,7 +50,7 @@ pub(crate) struct State {
     stepped_ahead_at: Option<Duration>,
     processes: u32,
     messages: u64,
-    /// What is wrong besides what the histories say.
+    /// Broken rules besides those that the histories report.
     problems: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct RouteState {
     /// The number of shards that relays are told.
     pub(crate) shards: u16,
     pub(crate) down_until: Duration,
-    /// Until when somebody keeps its rows locked.
+    /// Until when a session keeps its rows locked.
     pub(crate) locked_until: Duration,
 }
 
@@ -170,7 +170,7 @@ impl World {
         self.state().trace.hash
     }
 
-    /// Notes what must not be.
+    /// Records a broken rule.
     pub(crate) fn problem(&self, what: String) {
         self.trace(format_args!("PROBLEM {what}"));
         self.state().problems.push(what);
@@ -180,7 +180,7 @@ impl World {
         self.state().problems.clone()
     }
 
-    /// Whether this kind of trouble strikes here and now.
+    /// Whether this kind of fault strikes now.
     pub(crate) fn strikes(&self, fault: Fault) -> bool {
         let mut state = self.state();
         let rate = self.plan.rate(fault);
@@ -191,7 +191,7 @@ impl World {
         true
     }
 
-    /// Notes that this kind of trouble struck.
+    /// Records that this kind of fault struck.
     pub(crate) fn struck(&self, fault: Fault) {
         *self.state().faults.entry(fault).or_default() += 1;
     }

@@ -29,7 +29,7 @@ const RECORDS: &str = "docs/reliability/soak.jsonl";
 const STORES: [&str; 4] = ["postgres", "mariadb", "sqlite", "pgbouncer"];
 const BROKERS: [&str; 3] = ["nats", "rabbitmq", "kafka"];
 
-/// How often something goes wrong in one run.
+/// Number of faults in one run.
 const FAULTS: &str = "20";
 
 /// Turns that each of the two has, and the longest of them: the simulator ends its turn by looking for

@@ -1,4 +1,4 @@
-//! Rules that no other tool checks. Each problem is one line: where, and what is wrong.
+//! Rules that no other tool checks. Each problem is one line: the place, and the broken rule.
 
 use std::{
     collections::BTreeSet,
@@ -40,7 +40,7 @@ const DRIVERS: [&str; 11] = [
 const OUTER: [&str; 8] =
     ["sqlx", "axum", "hyper", "lapin", "posthaste", "services_web", "crate::infra", "crate::http"];
 
-/// What is never merged. In two parts, so that this file does not hold them.
+/// Texts that must not be merged. Each is in two parts, so that this file does not contain it.
 const BANNED: [(&str, &str); 3] = [("to", "do!("), ("#[ig", "nore"), ("FIX", "ME")];
 
 /// Prints every problem; whether there is none.

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use crate::version;
 
-/// A transactional outbox: what your database committed reaches your broker, in order, and nothing
-/// else does.
+/// A transactional outbox: delivers every message that your database committed to your broker, in
+/// order per key
 #[derive(Debug, Parser)]
 #[command(
     name = "posthaste",
@@ -23,46 +23,46 @@ pub(crate) struct Cli {
     #[arg(long, short, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The database, whatever the configuration says. On a shared machine prefer
-    /// POSTHASTE_STORE__URL: others can see flags
+    /// URL of the database; overrides the configuration. On a shared machine prefer
+    /// POSTHASTE_STORE__URL: other users can see flags
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
 
-    /// What to do
+    /// The command
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  posthaste demo                                        see it work, without anything installed
+  posthaste demo                                        show the pattern in one process
   posthaste migrate --store sqlite:outbox.db            create the tables
   posthaste send --topic orders --key 42 --payload '{}' enqueue a message
-  posthaste relay                                       deliver, until Ctrl-C
-  posthaste status --watch                              who is behind, who is stuck
-  posthaste listen orders                               what consumers get
-  posthaste verify orders                               does it keep its promises here?
-  posthaste dead list --route orders                    what was given up, and why
+  posthaste relay                                       deliver messages until Ctrl-C
+  posthaste status --watch                              routes, lag, dead letters, relays
+  posthaste listen orders                               print the messages that consumers get
+  posthaste verify orders                               test delivery with numbered probes
+  posthaste dead list --route orders                    dead letters and their errors
 
 Exit codes: 0 done, 1 failed or the answer is no, 2 usage, 3 not found, 4 needs --yes,
   69 database or broker unreachable, 77 denied, 78 configuration invalid,
   130 and 143 a second Ctrl-C or SIGTERM.";
 
-/// Everything the program can do.
+/// The commands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show it at work: a database, a relay and a consumer in this process
+    /// Show the pattern at work: a database, a relay and a consumer in one process
     Demo(DemoArgs),
     /// Deliver messages until told to stop
     Relay(RelayArgs),
     /// Create or update the tables
     Migrate(MigrateArgs),
-    /// Routes, lag, dead letters and relays at a glance
+    /// Show routes, lag, dead letters and relays
     Status(StatusArgs),
-    /// Look at messages that were given up, send them again, or let them go
+    /// List, show, redrive or discard dead letters
     #[command(subcommand)]
     Dead(DeadCommand),
-    /// What consumers have handled, and sources that were restored from a backup
+    /// Show the inbox of consumers, or adopt a source that was restored from a backup
     #[command(subcommand)]
     Inbox(InboxCommand),
     /// Enqueue a message
@@ -70,23 +70,24 @@ pub(crate) enum Command {
     /// Check or show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print what a route delivers, as its broker hands it to consumers
+    /// Print the messages of a route, as its broker delivers them to consumers
     Listen(ListenArgs),
-    /// Send numbered probes through a route and read them back: lost, repeated, reordered, latency
+    /// Send numbered probes through a route, read them back, and report losses, duplicates, order
+    /// and latency
     Verify(VerifyArgs),
-    /// Look for trouble: configuration, database, brokers, lag; every finding with its fix
+    /// Check configuration, database, brokers and lag; every problem comes with its fix
     Doctor(DoctorArgs),
-    /// What an error code means and what to do
+    /// Explain an error code and its remedy
     Explain(ExplainArgs),
 }
 
 /// `demo`.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Give the consumer a bug that loses one message: the verdict must fail, with exit code 1
+    /// Give the consumer a bug that loses one message: the verdict then fails, with exit code 1
     #[arg(long)]
     pub(crate) sabotage: bool,
-    /// How long to run
+    /// Duration of the demo in seconds
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: u64,
 }
@@ -96,11 +97,11 @@ pub(crate) struct DemoArgs {
 #[command(after_help = "\
 Examples:
   posthaste relay
-  posthaste relay --once    deliver what is there, then exit: for cron and for tests
+  posthaste relay --once    deliver the waiting messages, then exit: for cron and for tests
 
-SIGINT or SIGTERM stops it in order; a second one at once.")]
+SIGINT or SIGTERM stops the relay in order; a second signal stops it at once.")]
 pub(crate) struct RelayArgs {
-    /// Exit when everything committed so far is delivered or parked
+    /// Exit when all messages committed so far are delivered or parked
     #[arg(long)]
     pub(crate) once: bool,
 }
@@ -112,11 +113,12 @@ Examples:
   posthaste migrate
   posthaste migrate --print postgres > migrations/0042_posthaste.sql")]
 pub(crate) struct MigrateArgs {
-    /// Print the SQL instead of running it, for another migration tool [default: as the store]
+    /// Print the SQL instead of running it, for another migration tool [default: dialect of the
+    /// store]
     #[arg(long, value_name = "DIALECT", num_args = 0..=1, conflicts_with = "adopt")]
     pub(crate) print: Option<Option<Dialect>>,
-    /// Continue with data restored from a backup; on PostgreSQL messages around the time of the backup
-    /// are sent again
+    /// Continue with data restored from a backup; on PostgreSQL, messages from around the time of
+    /// the backup are sent again
     #[arg(long)]
     pub(crate) adopt: bool,
 }
@@ -135,10 +137,10 @@ pub(crate) enum Dialect {
 /// `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Again every second, until Ctrl-C
+    /// Refresh every second, until Ctrl-C
     #[arg(long, short)]
     pub(crate) watch: bool,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -148,33 +150,33 @@ pub(crate) struct StatusArgs {
 pub(crate) enum DeadCommand {
     /// List dead letters, oldest first
     List(DeadListArgs),
-    /// Show everything about a message, its payload included
+    /// Show everything about a dead letter, with its payload
     Show(DeadShowArgs),
-    /// Send dead letters again, in order, with their ids
+    /// Send dead letters again, in the order of their keys, with the same ids
     Redrive(RedriveArgs),
-    /// Give dead letters up for good
+    /// Give up dead letters for good
     Discard(DiscardArgs),
 }
 
-/// Which dead letters are meant.
+/// Selects dead letters.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Filter {
-    /// Of this route
+    /// Only dead letters of this route
     #[arg(long)]
     pub(crate) route: Option<String>,
-    /// Of this consumer: what its handler could not handle
+    /// Only dead letters of this consumer: messages that its handler could not handle
     #[arg(long, conflicts_with = "route")]
     pub(crate) consumer: Option<String>,
-    /// Of this topic
+    /// Only messages of this topic
     #[arg(long)]
     pub(crate) topic: Option<String>,
-    /// Whose latest error is of this class
+    /// Only messages whose latest error has this class
     #[arg(long)]
     pub(crate) class: Option<String>,
 }
 
 impl Filter {
-    /// Whether it leaves nothing out.
+    /// Whether the filter selects every dead letter.
     pub(crate) fn is_any(&self) -> bool {
         [&self.route, &self.consumer, &self.topic, &self.class].iter().all(|it| it.is_none())
     }
@@ -183,16 +185,16 @@ impl Filter {
 /// `dead list`.
 #[derive(Debug, Args)]
 pub(crate) struct DeadListArgs {
-    /// Which ones
+    /// The filter
     #[command(flatten)]
     pub(crate) filter: Filter,
-    /// Messages of routes that are still retrying, instead of dead letters
+    /// List retrying messages of routes instead of dead letters
     #[arg(long, conflicts_with = "consumer")]
     pub(crate) retrying: bool,
-    /// At most so many
+    /// Most dead letters to list
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -200,31 +202,31 @@ pub(crate) struct DeadListArgs {
 /// `dead show`.
 #[derive(Debug, Args)]
 pub(crate) struct DeadShowArgs {
-    /// Its id
+    /// Id of the message
     pub(crate) id: MessageId,
-    /// One JSON object a line, one for each route it failed on
+    /// Print one JSON object per line, one for each route it failed on
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What redrive and discard share.
+/// Arguments that redrive and discard share.
 #[derive(Debug, Args)]
 pub(crate) struct DeadAct {
-    /// These messages
+    /// Ids of the messages
     pub(crate) ids: Vec<MessageId>,
-    /// Which ones
+    /// The filter
     #[command(flatten)]
     pub(crate) filter: Filter,
-    /// All of them
+    /// Select all dead letters
     #[arg(long)]
     pub(crate) all: bool,
-    /// Who decides; it is kept with the message [default: $USER]
+    /// Name of the person who decides; kept with the message [default: $USER]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) by: Option<String>,
-    /// Only say what would happen
+    /// Show the selected messages and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
@@ -236,7 +238,7 @@ Examples:
   posthaste dead redrive 0199c0de-0000-7000-8000-000000000000
   posthaste dead redrive --route orders --class unroutable --yes")]
 pub(crate) struct RedriveArgs {
-    /// Which, and by whom
+    /// The dead letters, and who decides
     #[command(flatten)]
     pub(crate) act: DeadAct,
 }
@@ -248,13 +250,13 @@ Examples:
   posthaste dead discard --route orders --topic orders.test --why 'test data' --by ann
   posthaste dead discard --route orders --retrying --why 'route removed' --by ann")]
 pub(crate) struct DiscardArgs {
-    /// Which, and by whom
+    /// The messages, and who decides
     #[command(flatten)]
     pub(crate) act: DeadAct,
-    /// Messages of routes that are still retrying, instead of dead letters
+    /// Discard retrying messages of routes instead of dead letters
     #[arg(long, conflicts_with = "consumer")]
     pub(crate) retrying: bool,
-    /// The reason; it is kept with the message
+    /// The reason; kept with the message
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) why: String,
 }
@@ -262,7 +264,7 @@ pub(crate) struct DiscardArgs {
 /// `inbox`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum InboxCommand {
-    /// Consumers: ids and watermarks kept, reorderings, dead letters
+    /// Show consumers: ids and watermarks kept, reorderings, dead letters
     Status(InboxStatusArgs),
     /// Let a consumer go on with a source that was restored from a backup
     Adopt(InboxAdoptArgs),
@@ -271,7 +273,7 @@ pub(crate) enum InboxCommand {
 /// `inbox status`.
 #[derive(Debug, Args)]
 pub(crate) struct InboxStatusArgs {
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -282,19 +284,20 @@ pub(crate) struct InboxAdoptArgs {
     /// The consumer that stopped with PH-3003 or PH-3004
     #[arg(long)]
     pub(crate) consumer: String,
-    /// The source its messages come from
+    /// The source of its messages, as the error names it
     #[arg(long)]
     pub(crate) source: String,
     /// The log that the error names
     #[arg(long)]
     pub(crate) log: Uuid,
-    /// Forget what the consumer handled of this log: its positions are handed out a second time (PH-3004)
+    /// Forget which messages of this log the consumer has handled: the source hands out its
+    /// positions a second time (PH-3004)
     #[arg(long)]
     pub(crate) again: bool,
-    /// Who decides; it is kept [default: $USER]
+    /// Name of the person who decides; kept with the log [default: $USER]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) by: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
@@ -306,13 +309,13 @@ Examples:
   posthaste send --topic orders --key 42 --type OrderPlaced --payload '{\"total\": 12}'
   cat invoice.pdf | posthaste send --topic invoices --content-type application/pdf")]
 pub(crate) struct SendArgs {
-    /// Where it should go
+    /// Topic of the message: routes select messages by it
     #[arg(long)]
     pub(crate) topic: String,
-    /// What it is ordered by
+    /// Key of the message: messages of one key keep their order
     #[arg(long)]
     pub(crate) key: Option<String>,
-    /// What happened
+    /// Event type
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) event_type: Option<String>,
     /// A header; may be repeated
@@ -327,29 +330,29 @@ pub(crate) struct SendArgs {
     /// A file that holds the payload
     #[arg(long)]
     pub(crate) file: Option<PathBuf>,
-    /// Send it so many times, each with its own id
+    /// Number of messages to send, each with its own id
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE".to_owned())?;
+    let (name, value) = text.split_once('=').ok_or("a header is NAME=VALUE".to_owned())?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
 /// `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Report everything that is wrong; exits with 0 or 78
+    /// Report all problems of the configuration; exits with 0 or 78
     Check,
-    /// Print every effective value and where it comes from, secrets left out
+    /// Print every effective value and its source, without secrets
     Show(ConfigShowArgs),
 }
 
 /// `config show`.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigShowArgs {
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -361,21 +364,21 @@ Examples:
   posthaste listen orders
   posthaste listen orders --json --count 1
 
-Where a listener counts as a receiver (RabbitMQ, MQTT, webhooks, TCP) a message that only the listener
-gets is delivered, and nobody else will get it: there `--as-receiver` must be given.")]
+RabbitMQ, MQTT, webhooks and TCP count a listener as a receiver: a message that only the listener gets
+counts as delivered, and no other consumer will get it. On these brokers pass `--as-receiver`.")]
 pub(crate) struct ListenArgs {
-    /// The route
+    /// Name of the route
     pub(crate) route: String,
     /// Accept that messages which only this listener gets count as delivered
     #[arg(long)]
     pub(crate) as_receiver: bool,
-    /// Start with everything the broker still has, where it keeps anything
+    /// Start with the oldest message that the broker still has, if it keeps messages
     #[arg(long)]
     pub(crate) from_beginning: bool,
-    /// End after so many messages [default: Ctrl-C]
+    /// Number of messages after which to end [default: until Ctrl-C]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// One JSON object a line, payloads whole
+    /// Print one JSON object per line, with whole payloads
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -383,14 +386,14 @@ pub(crate) struct ListenArgs {
 /// `verify`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Probes are real messages: consumers of the topic see them. Exit code 1 if anything was lost or
+Probes are real messages: consumers of the topic see them. Exit code 1 if a probe was lost or
 reordered.
 
 Examples:
   posthaste verify orders --topic orders.probe
   posthaste verify all --count 100000 --keys 1000 --json")]
 pub(crate) struct VerifyArgs {
-    /// The route
+    /// Name of the route
     pub(crate) route: String,
     /// Topic of the probes [default: posthaste.verify]
     #[arg(long)]
@@ -398,16 +401,16 @@ pub(crate) struct VerifyArgs {
     /// Accept that other messages of `--topic` which only this command gets count as delivered
     #[arg(long)]
     pub(crate) as_receiver: bool,
-    /// How many probes
+    /// Number of probes
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
-    /// How many keys they have
+    /// Number of keys among the probes
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keys: u32,
-    /// How long to wait for them after the last was sent
+    /// How long to wait for probes after the last was sent
     #[arg(long, default_value = "30s")]
     pub(crate) timeout: humantime::Duration,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -415,7 +418,7 @@ pub(crate) struct VerifyArgs {
 /// `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,4 +1,4 @@
-//! The only place that names brokers: one `match` per port, by the URL's scheme.
+//! The only file that names all brokers: one `match` per port, by the scheme of the URL.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,14 +24,14 @@ pub(crate) const SCHEMES: &[&str] = &[
     "mqtts", "http", "https", "tcp",
 ];
 
-/// What a broker is, and its configuration.
+/// The kind of a broker, and its configuration.
 #[derive(Clone, Debug)]
 pub(crate) enum Adapter {
     /// Lines on standard output.
     Stdout,
-    /// Nowhere.
+    /// Messages are acknowledged and dropped.
     Null,
-    /// This process. All memory brokers are one.
+    /// The memory of this process, shared by all memory brokers.
     Memory,
     /// RabbitMQ.
     RabbitMq(rabbitmq::Config),
@@ -51,7 +51,7 @@ pub(crate) enum Adapter {
 }
 
 impl Adapter {
-    /// Opens it; nothing is dialled yet.
+    /// Opens the broker without connecting.
     ///
     /// # Errors
     /// When the configuration breaks a rule of the adapter.
@@ -71,24 +71,27 @@ impl Adapter {
         })
     }
 
-    /// Why a message that nobody but a passing listener gets counts as delivered, where that is so.
+    /// The reason why a message that only a listener gets counts as delivered; `None` if it does
+    /// not.
     fn listener_receives(&self) -> Option<&'static str> {
         match self {
             Self::RabbitMq(_) => Some(
-                "RabbitMQ counts the queue of a listener like any other: a message that no other \
-                 queue is bound for would count as delivered",
+                "RabbitMQ counts the queue of a listener like any other: a message for which no \
+                 other queue is bound counts as delivered",
             ),
             Self::Mqtt(config) if config.unmatched == mqtt::Unmatched::Reject => Some(
-                "an MQTT server counts a listener as a subscriber: a message that nobody else \
-                 subscribes to would count as delivered",
+                "an MQTT server counts a listener as a subscriber: a message without other \
+                 subscribers counts as delivered",
             ),
             Self::Http(_) => Some(
-                "a listener takes the place of the webhook's receiver: what it gets counts as delivered",
+                "a listener takes the place of the webhook's receiver: a message that it gets counts \
+                 as delivered",
             ),
-            Self::Tcp(_) => {
-                Some("a listener takes the place of the consumer: what it gets counts as delivered")
-            }
-            // These keep messages whoever listens, or deliver to nobody.
+            Self::Tcp(_) => Some(
+                "a listener takes the place of the consumer: a message that it gets counts as \
+                 delivered",
+            ),
+            // These keep messages with or without listeners, or have no subscribers.
             #[cfg(feature = "kafka")]
             Self::Kafka(_) => None,
             Self::Mqtt(_) | Self::Nats(_) | Self::Redis(_) => None,
@@ -103,7 +106,7 @@ impl Adapter {
     ) -> Result<Box<dyn Subscriber>, BrokerError> {
         Ok(match self {
             Self::Stdout | Self::Null => {
-                let message = "nobody can subscribe to this broker: it keeps nothing".to_owned();
+                let message = "this broker keeps no messages, so it has no subscribers".to_owned();
                 return Err(BrokerError { message, source: None });
             }
             Self::Memory => Box::new(memory.subscribe_to(subscription)),
@@ -119,7 +122,7 @@ impl Adapter {
     }
 }
 
-/// The brokers of a configuration, open.
+/// The opened brokers of a configuration.
 pub(crate) struct Brokers {
     memory: MemoryBroker,
     open: BTreeMap<String, (Adapter, Arc<dyn Broker>)>,
@@ -154,7 +157,8 @@ impl Brokers {
         }
     }
 
-    /// Why a message that nobody but a passing listener gets would count as delivered, where that is so.
+    /// The reason why a message that only a listener gets counts as delivered; `None` if it does
+    /// not.
     pub(crate) fn listener_receives(&self, broker: &str) -> Option<&'static str> {
         self.open[broker].0.listener_receives()
     }
@@ -162,7 +166,7 @@ impl Brokers {
     /// Subscribes to a broker.
     ///
     /// # Errors
-    /// When it cannot be reached, refuses, or keeps nothing to subscribe to.
+    /// When the broker cannot be reached, refuses, or keeps no messages.
     pub(crate) async fn subscribe(
         &self,
         broker: &str,

@@ -1,8 +1,9 @@
-//! `demo`: the whole pattern at work in one process, with nothing installed.
+//! `demo`: shows the whole pattern in one process, with nothing installed.
 //!
-//! A shop commits orders and their messages together; a relay takes them to a broker; a warehouse
-//! records what arrives. Half-way the broker goes away, and later the relay is killed and replaced.
-//! The verdict at the end is computed from the databases of both sides.
+//! A shop commits orders and their messages together; a relay delivers the messages to a broker; a
+//! warehouse records the messages that arrive. The demo stops the broker for a while, and later
+//! kills and replaces the relay. The verdict at the end is computed from the databases of both
+//! sides.
 
 mod screen;
 mod shop;
@@ -36,16 +37,16 @@ use self::{
 };
 use crate::args::DemoArgs;
 
-/// How long everything may take to be delivered once the writers have stopped.
+/// Longest wait for the last deliveries once the writers have stopped.
 const DRAIN_MAX: Duration = Duration::from_secs(12);
-/// A dead relay's shards are free after this long.
+/// The lease of the demo's relays: the shards of a dead relay are free after this time.
 const LEASE: Duration = Duration::from_secs(2);
-/// Time between two looks at the counters.
+/// Time between two frames of the display.
 const FRAME: Duration = Duration::from_millis(200);
 /// With `--sabotage` the consumer loses this message.
 const LOST: u64 = 100;
 
-/// Runs the demo. Success only if the verdict holds.
+/// Runs the demo. It succeeds only if all promises hold.
 pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("no temporary folder for the demo's databases")?;
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -89,19 +90,20 @@ impl Demo {
         Self { store, shop, broker, tally, received, tasks, stop_writing, screen: Screen::new() }
     }
 
-    /// The story, stretched over the given time; then waits until everything is delivered.
+    /// Plays the events of the demo over the given time, then waits until all messages are
+    /// delivered.
     async fn play(&mut self, time: Duration) -> Result<()> {
         let start = Instant::now();
         let at = |tenths: u32| start + time * tenths / 10;
         self.screen.say(&format!(
-            "{} writers place orders; a relay takes their messages to a broker",
+            "{} writers place orders; a relay delivers their messages to a broker",
             shop::WRITERS
         ));
         let relay = self.relay("first")?;
         self.watch_until(at(3)).await?;
 
         self.broker.set_down(true);
-        self.screen.say("the broker goes away: orders go on, messages wait");
+        self.screen.say("the broker is down: orders go on, messages wait");
         self.watch_until(at(5)).await?;
         self.broker.set_down(false);
         self.screen.say("the broker is back");
@@ -113,7 +115,7 @@ impl Demo {
         self.watch_until(at(10)).await?;
 
         self.stop_writing.cancel();
-        self.screen.say("the writers stop; what is left is delivered");
+        self.screen.say("the writers stop; the relay delivers the waiting messages");
         self.wait_until_delivered().await?;
         relay.shutdown().await?;
         Ok(())
@@ -140,8 +142,8 @@ impl Demo {
         Ok(())
     }
 
-    /// Everything is delivered when nothing is ahead of the route's position and the consumer has
-    /// recorded all that the broker took.
+    /// All messages are delivered when the route's position has passed them and the consumer has
+    /// recorded every message that the broker accepted.
     async fn wait_until_delivered(&mut self) -> Result<()> {
         let deadline = Instant::now() + DRAIN_MAX;
         while Instant::now() < deadline {
@@ -152,12 +154,12 @@ impl Demo {
             }
             sleep(FRAME).await;
         }
-        // Not an error: the verdict says what is missing.
-        self.screen.say("not everything was delivered in time");
+        // Not an error: the verdict counts the missing messages.
+        self.screen.say("not all messages were delivered in time");
         Ok(())
     }
 
-    /// Shows the counters and returns how many messages were not sent yet.
+    /// Shows the counters and returns the number of messages that were not sent yet.
     async fn look(&mut self) -> Result<u64> {
         while let Some(ended) = self.tasks.try_join_next() {
             ended.context("a task of the demo panicked")??;

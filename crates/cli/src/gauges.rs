@@ -1,4 +1,4 @@
-//! Gauges that come from the store rather than from the relay's own events.
+//! Gauges whose values come from the store, not from the relay's own events.
 
 use metrics::{Unit, describe_gauge, gauge};
 use posthaste_core::Status;
@@ -16,21 +16,25 @@ const STORE_UP: &str = "posthaste_store_up";
 pub(crate) fn describe() {
     posthaste_relay::describe_metrics();
     posthaste_wire::describe_metrics();
-    describe_gauge!(PENDING, Unit::Count, "Messages of the route not yet passed, at most.");
+    describe_gauge!(
+        PENDING,
+        Unit::Count,
+        "Upper bound of the messages that the route has not passed yet."
+    );
     describe_gauge!(
         OLDEST,
         Unit::Seconds,
-        "Age of the oldest message of the route not yet passed; 0 where there is none."
+        "Age of the oldest message that the route has not passed yet; 0 if there is none."
     );
     describe_gauge!(
         RETRYING,
         Unit::Count,
-        "Parked messages that wait for another attempt or behind one of their key, up to 10000."
+        "Parked messages that wait for another attempt or behind a parked message of their key, up to 10000."
     );
     describe_gauge!(
         OLDEST_RETRYING,
         Unit::Seconds,
-        "How long the oldest retrying message has been retrying; 0 where there is none."
+        "Time since the oldest retrying message was parked or redriven; 0 if there is none."
     );
     describe_gauge!(DEAD, Unit::Count, "Dead letters, up to 10000.");
     describe_gauge!(
@@ -38,16 +42,16 @@ pub(crate) fn describe() {
         Unit::Count,
         "Messages among the newest 10000 whose topic no route matches."
     );
-    describe_gauge!(LEASE_HELD, "1 where a relay serves the shard, 0 where none does.");
-    describe_gauge!(STORE_UP, "1 where the last look into the store succeeded, else 0.");
+    describe_gauge!(LEASE_HELD, "1 if a relay serves the shard, else 0.");
+    describe_gauge!(STORE_UP, "1 if the last read of the store succeeded, else 0.");
 }
 
-/// Whether the store answered.
+/// Sets whether the store answered.
 pub(crate) fn store_up(is_up: bool) {
     gauge!(STORE_UP).set(f64::from(u8::from(is_up)));
 }
 
-/// What it answered.
+/// Sets the gauges from a status of the store.
 pub(crate) fn set(status: &Status) {
     for route in &status.routes {
         let name = || route.name.clone();

@@ -1,7 +1,7 @@
-//! The `posthaste` program: parse, run, print the error chain, exit code. Nothing else happens here.
-//!
-//! `args` declares the command line, `config` reads the configuration, `stores` and `brokers` open
-//! what it names, `commands` does the work, `serve` is the relay's HTTP side.
+//! The `posthaste` program: parse, run, print the error chain, exit code. Nothing else happens
+//! here. `args` declares the command line, `config` reads the configuration, `stores` and `brokers`
+//! open the configured databases and brokers, `commands` does the work, `serve` is the relay's HTTP
+//! server.
 
 mod args;
 mod brokers;
@@ -24,7 +24,7 @@ use clap::Parser;
 
 use crate::output::{OK, Terminal, code_of, is_interactive, write_error};
 
-/// A relay allocates and frees some dozens of small pieces for every message.
+/// A relay allocates and frees dozens of small pieces of memory for every message.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -42,7 +42,7 @@ async fn main() -> ExitCode {
         Err(error) => error,
     };
     let code = code_of(&error);
-    // A closed pipe is how `head` says thank you; and if stderr is gone, nobody is left to tell.
+    // A closed pipe (`| head`) is no error; and if writing to stderr fails, the exit code remains.
     if code != OK {
         let _ = write_error(&error, terminal.err);
     }

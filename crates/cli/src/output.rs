@@ -1,5 +1,5 @@
-//! How commands speak: data to one writer, everything else to the other, and errors that carry
-//! their exit code.
+//! Output of commands: data goes to one writer, notes and errors to another; errors carry their
+//! exit code.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -11,13 +11,13 @@ use crate::config::Problems;
 
 /// Done.
 pub(crate) const OK: u8 = 0;
-/// It failed, or the answer is no.
+/// The command failed, or its answer is no.
 pub(crate) const NO: u8 = 1;
 /// The command line is wrong.
 pub(crate) const USAGE: u8 = 2;
-/// There is no such thing.
+/// The named thing does not exist.
 pub(crate) const NOT_FOUND: u8 = 3;
-/// It needs `--yes`.
+/// The command needs `--yes`.
 pub(crate) const NEEDS_YES: u8 = 4;
 /// Database or broker unreachable (`EX_UNAVAILABLE`).
 pub(crate) const UNREACHABLE: u8 = 69;
@@ -26,11 +26,11 @@ pub(crate) const DENIED: u8 = 77;
 /// Configuration invalid (`EX_CONFIG`).
 pub(crate) const CONFIG: u8 = 78;
 
-/// Where a command writes, and what it may assume about who reads.
+/// The writers of a command, and whether a person is at the terminal.
 pub(crate) struct Terminal<'a> {
     /// Data.
     pub(crate) out: &'a mut dyn Write,
-    /// Everything else.
+    /// Notes, questions and errors.
     pub(crate) err: &'a mut dyn Write,
     /// Whether a person can answer questions.
     pub(crate) is_interactive: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Terminal<'a> {
 }
 
 impl Terminal<'_> {
-    /// Says something that is not data.
+    /// Writes a note to standard error.
     ///
     /// # Errors
     /// When the writer fails.
@@ -57,10 +57,10 @@ impl Terminal<'_> {
         writeln!(self.out, "{line}")
     }
 
-    /// Asks; only `y` or `yes` is yes.
+    /// Asks a question; only `y` or `yes` is yes.
     ///
     /// # Errors
-    /// When nobody can be asked.
+    /// When reading or writing fails.
     pub(crate) fn ask(&mut self, question: &str) -> io::Result<bool> {
         write!(self.err, "{question} [y/N] ")?;
         self.err.flush()?;
@@ -70,7 +70,7 @@ impl Terminal<'_> {
     }
 }
 
-/// Whether standard input and standard error are a person.
+/// Whether standard input and standard error are a terminal.
 pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -81,7 +81,7 @@ pub(crate) fn is_interactive() -> bool {
 pub(crate) struct Fault {
     /// The exit code.
     pub(crate) code: u8,
-    /// What is wrong.
+    /// The problem.
     pub(crate) message: String,
     /// What to do.
     pub(crate) help: Option<String>,
@@ -93,7 +93,7 @@ impl Fault {
         Self { code, message: message.into(), help: None }
     }
 
-    /// Says what to do.
+    /// Adds what to do.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -101,7 +101,7 @@ impl Fault {
     }
 }
 
-/// The exit code an error ends the program with.
+/// The exit code of an error.
 pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if let Some(fault) = cause.downcast_ref::<Fault>() {
@@ -132,7 +132,7 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
     NO
 }
 
-/// Writes an error, what caused it, and what to do.
+/// Writes an error, its causes, and what to do.
 ///
 /// # Errors
 /// When the writer fails.
@@ -144,8 +144,8 @@ pub(crate) fn write_error(error: &anyhow::Error, err: &mut dyn Write) -> io::Res
     writeln!(err, "{label}: {error}")?;
     let mut said = error.to_string();
     for (cause, outer) in error.chain().skip(1).zip(error.chain()) {
-        // A store's message says everything an operator needs, unless nobody knows what happened;
-        // its source is the driver's text of the same.
+        // A store's message is complete for an operator, except for internal errors; its source
+        // repeats it in the driver's words.
         let store = outer.downcast_ref::<StoreError>();
         if store.is_some_and(|outer| outer.kind != StoreErrorKind::Internal) {
             break;
@@ -172,14 +172,14 @@ fn help_for(error: &anyhow::Error, said: &str) -> Option<String> {
         StoreErrorKind::OtherServer => "posthaste migrate --adopt",
         StoreErrorKind::Unavailable => "posthaste doctor",
         _ => {
-            return Some(format!("`posthaste explain {}` says more", store.kind.code()));
+            return Some(format!("`posthaste explain {}` explains the error", store.kind.code()));
         }
     };
     (!said.contains(help)).then(|| format!("run `{help}`"))
 }
 
-/// A table without lines. Cells are never broken, so that ids can be copied and lines grepped;
-/// whoever fills it shortens what can be long.
+/// A table without lines. Cells are never broken, so that ids can be copied and lines grepped; the
+/// caller shortens long texts.
 pub(crate) fn table(heading: &[&str]) -> Table {
     let mut table = Table::new();
     table
@@ -189,7 +189,7 @@ pub(crate) fn table(heading: &[&str]) -> Table {
     table
 }
 
-/// Writes a table, without the spaces it pads its lines with.
+/// Writes a table without trailing spaces.
 ///
 /// # Errors
 /// When the writer fails.

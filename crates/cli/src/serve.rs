@@ -1,5 +1,5 @@
-//! The relay's HTTP side: metrics, health, version. Loopback unless the configuration says
-//! otherwise, read-only, and never in the way: no request touches the database.
+//! The relay's HTTP server: metrics, health, version. It listens on loopback unless configured
+//! otherwise, is read-only, and no request touches the database.
 
 use std::{
     io,
@@ -28,27 +28,28 @@ use crate::{
     version,
 };
 
-/// Ports after the default one that are tried where it is taken, so that scrapers can list them.
+/// Number of ports after the default port that are tried if it is in use, so that scrapers can list
+/// them.
 const PORTS_TRIED: u16 = 9;
-/// Time between two looks into the store for gauges.
+/// Time between two reads of the store for gauges.
 const GAUGES_EVERY: Duration = Duration::from_secs(2);
-/// Buckets for what happens within a process or a network.
+/// Buckets for durations within a process or a network.
 const SHORT_SECONDS: [f64; 11] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-/// Buckets for what can wait for an outage to end.
+/// Buckets for durations that can include an outage.
 const LONG_SECONDS: [f64; 12] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
 /// Buckets for numbers of messages.
 const MESSAGES: [f64; 6] = [0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0];
 
-/// What requests are answered from.
+/// The state from which requests are answered.
 #[derive(Clone)]
 pub(crate) struct Board {
     metrics: PrometheusHandle,
-    /// Oldest tick at which the relay is alive.
+    /// Greatest age of the last tick at which the relay counts as alive.
     tick_max: Duration,
     /// Set once the relay runs; until then it waits for its store.
     relay: Arc<OnceLock<Handle>>,
-    /// What the last look into the store said; a lock is held only to copy it.
+    /// Result of the last read of the store; the lock is held only to copy it.
     store: Arc<Mutex<Result<(), String>>>,
 }
 
@@ -70,23 +71,23 @@ impl Board {
             metrics,
             tick_max: 3 * poll + lease,
             relay: Arc::default(),
-            store: Arc::new(Mutex::new(Err("the store was not reached yet".to_owned()))),
+            store: Arc::new(Mutex::new(Err("the store has not answered yet".to_owned()))),
         })
     }
 
-    /// The relay runs from now on.
+    /// Records that the relay runs.
     pub(crate) fn set_relay(&self, handle: Handle) {
         // A process has one relay: a second one would be a bug that changes nothing.
         let _ = self.relay.set(handle);
     }
 
-    /// What the store said.
+    /// Records the result of the last store call.
     pub(crate) fn set_store(&self, state: Result<(), String>) {
         gauges::store_up(state.is_ok());
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    /// Refreshes what comes from the store, until stopped.
+    /// Refreshes the gauges that come from the store, until stopped.
     pub(crate) async fn refresh(&self, store: Arc<dyn Store>, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(GAUGES_EVERY);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
@@ -96,7 +97,7 @@ impl Board {
         }
     }
 
-    /// Why the relay is not ready, where it is not.
+    /// The reason why the relay is not ready; `None` if it is ready.
     fn unready(&self) -> Option<String> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(reason) = store.clone() {
@@ -110,12 +111,11 @@ impl Board {
     }
 }
 
-/// Listens at the address that the configuration names. Where it names none and the default port is
-/// taken, as by another relay of this machine, takes one of the ports after it, or any that is
-/// free.
+/// Listens on the configured address. If none is configured and the default port is in use, for
+/// example by another relay of this machine, listens on one of the next ports, or on any free port.
 ///
 /// # Errors
-/// Naming the configuration key, where the address cannot be had.
+/// When it cannot listen on the address; the error names the configuration key.
 pub(crate) async fn listen(listen: Listen) -> Result<TcpListener, Fault> {
     let error = match TcpListener::bind(listen.address).await {
         Ok(listener) => return Ok(listener),
@@ -127,8 +127,8 @@ pub(crate) async fn listen(listen: Listen) -> Result<TcpListener, Fault> {
             let address = SocketAddr::new(listen.address.ip(), port);
             if let Ok(listener) = TcpListener::bind(address).await {
                 let taken = listen.address;
-                tracing::warn!(%taken, "the default address is in use, so metrics are served on \
-                    another port; set `http.listen` to choose one");
+                tracing::warn!(%taken, "the default address is in use: serving metrics on another \
+                    port; set `http.listen` to choose one");
                 return Ok(listener);
             }
         }
@@ -136,7 +136,7 @@ pub(crate) async fn listen(listen: Listen) -> Result<TcpListener, Fault> {
     let message = format!("[PH-2014] `http.listen` is {}: {error}", listen.address);
     Err(Fault::new(NO, message).help(
         "choose another address, 127.0.0.1:0 for any free port, or \"off\"; \
-         POSTHASTE_HTTP__LISTEN does it for one start",
+         POSTHASTE_HTTP__LISTEN sets it for one start",
     ))
 }
 
@@ -165,13 +165,13 @@ async fn metrics(State(board): State<Board>) -> Response {
 
 async fn livez(State(board): State<Board>) -> Response {
     let Some(health) = board.relay.get().map(Handle::health) else {
-        // While it waits for its store there is no loop that could be stuck.
+        // While the relay waits for its store there is no loop that could hang.
         return (StatusCode::OK, "ok: starting\n").into_response();
     };
     match health.ticked {
-        // A store that fails is no reason to restart a relay that knows about it.
+        // A failing store is no reason to restart the relay: a restart would not help.
         Some(ticked) if ticked > board.tick_max && health.store_failure.is_none() => {
-            let text = format!("the relay last moved {} ago\n", span(ticked.as_secs_f64()));
+            let text = format!("the relay's loop last ran {} ago\n", span(ticked.as_secs_f64()));
             (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
         }
         _ => (StatusCode::OK, "ok\n").into_response(),

@@ -1,4 +1,4 @@
-//! The only place that names stores: one `match`, by the URL's scheme.
+//! The only file that names all stores: one `match`, by the scheme of the URL.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 /// Schemes of stores.
 pub(crate) const SCHEMES: &[&str] = &["postgres", "postgresql", "mysql", "mariadb", "sqlite"];
 
-/// An open database, with what only tools need beyond the port.
+/// An open database, with operations beyond the port that only tools need.
 #[derive(Clone)]
 pub(crate) enum Database {
     /// PostgreSQL.
@@ -28,10 +28,10 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    /// Opens the database that the URL names, if it is there: a misspelt path makes no new file.
+    /// Opens the database of the URL if it exists: a misspelt path creates no file.
     ///
     /// # Errors
-    /// When it is not there, cannot be reached or refuses us.
+    /// When the database does not exist, cannot be reached or refuses the login.
     pub(crate) async fn open(url: &SecretUrl) -> Result<Self, StoreError> {
         if let Some(path) = missing_file(url) {
             let message = format!("there is no file {path}; `posthaste migrate` creates it");
@@ -40,10 +40,10 @@ impl Database {
         Self::open_or_create(url).await
     }
 
-    /// Opens the database that the URL names; creates it where it is a file.
+    /// Opens the database of the URL; creates a missing SQLite file.
     ///
     /// # Errors
-    /// When it cannot be reached or refuses us.
+    /// When the database cannot be reached or refuses the login.
     pub(crate) async fn open_or_create(url: &SecretUrl) -> Result<Self, StoreError> {
         let opened = match dialect(url) {
             Dialect::Postgres => {
@@ -59,7 +59,7 @@ impl Database {
         opened.map_err(|error| scrub(error, url))
     }
 
-    /// The port.
+    /// The store port.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Postgres(store) => Arc::clone(store) as Arc<dyn Store>,
@@ -68,7 +68,7 @@ impl Database {
         }
     }
 
-    /// The port to its inbox.
+    /// The inbox port.
     pub(crate) fn inbox(&self) -> Arc<dyn InboxStore> {
         match self {
             Self::Postgres(store) => Arc::clone(store) as Arc<dyn InboxStore>,
@@ -77,7 +77,7 @@ impl Database {
         }
     }
 
-    /// Brings the tables up to date; returns what was applied.
+    /// Migrates the tables; returns the names of the applied migrations.
     ///
     /// # Errors
     /// When the database refuses.
@@ -102,7 +102,7 @@ impl Database {
     }
 }
 
-/// The SQL that brings empty tables up to date.
+/// The SQL of all migrations.
 pub(crate) fn print_migrations(dialect: Dialect) -> String {
     match dialect {
         Dialect::Postgres => posthaste_store_postgres::print_migrations(),
@@ -111,11 +111,11 @@ pub(crate) fn print_migrations(dialect: Dialect) -> String {
     }
 }
 
-/// Checks a store's URL, whose scheme has been checked, by the rules of its database. Touches
+/// Checks a store's URL, whose scheme has been checked, by the rules of its database. Connects to
 /// nothing.
 ///
 /// # Errors
-/// The part that is wrong and what would be right, without a secret.
+/// The wrong part and the rule, without secrets.
 pub(crate) fn check_url(url: &SecretUrl) -> Result<(), Invalid> {
     match dialect(url) {
         Dialect::Postgres => posthaste_store_postgres::check_url(&url.0),
@@ -145,11 +145,11 @@ fn missing_file(url: &SecretUrl) -> Option<String> {
     (!path.exists()).then(|| path.display().to_string())
 }
 
-/// Drivers quote URLs when they cannot make sense of them: takes the passwords out, and with them
-/// the source, which nobody can take them out of.
+/// Removes passwords from an error: drivers quote URLs that they cannot parse. Drops the source
+/// too, because its text cannot be changed.
 fn scrub(error: StoreError, url: &SecretUrl) -> StoreError {
     let mut text = error.message.clone();
-    // Of all other kinds the message says everything.
+    // Errors of all other kinds have a complete message.
     if error.kind == StoreErrorKind::Internal
         && let Some(source) = std::error::Error::source(&error)
     {

@@ -1,12 +1,12 @@
-//! What this program is: version, commit, features.
+//! Version, commit and features of this program.
 
 use std::sync::LazyLock;
 
 /// The version of the package.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit of the repository that the program was built in, or `unknown` where it was built
-/// elsewhere, from a package say; `build.rs` finds it.
+/// The commit of the repository in which the program was built, or `unknown` if it was built
+/// elsewhere, for example from a package; `build.rs` finds it.
 pub(crate) const COMMIT: &str = env!("POSTHASTE_COMMIT");
 
 /// What `-V` prints behind the name.

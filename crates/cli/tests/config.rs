@@ -61,13 +61,13 @@ const HOPELESS_PROBLEMS: &str = r#"error[PH-2010]: `store.url` has the unknown s
   --> posthaste.toml:2:7
   = help: did you mean `postgres`? supported: postgres, postgresql, mysql, mariadb, sqlite
 
-error[PH-2009]: `store.url_file` is set, and so is `store.url` (posthaste.toml:2:7)
+error[PH-2009]: both `store.url_file` and `store.url` (posthaste.toml:2:7) are set
   --> posthaste.toml:3:12
-  = help: keep one of them
+  = help: keep one of the two
 
 error[PH-2011]: `store.url_file` is "/nonexistent/secret": No such file or directory (os error 2)
   --> posthaste.toml:3:12
-  = help: the file holds the URL and nothing else; relative paths start where the program was started
+  = help: the file must hold the URL and nothing else; relative paths start in the working directory
 
 error[PH-2002]: unknown key `relay.pol`
   --> posthaste.toml:6:1
@@ -95,7 +95,7 @@ error[PH-2003]: `retention.discarded` is true
 
 error[PH-2012]: `http.listen` is 0.0.0.0:9464, which other machines can reach
   --> posthaste.toml:17:10
-  = help: listen on 127.0.0.1, or say that you mean it:
+  = help: listen on 127.0.0.1, or allow remote access:
           [http]
           allow_remote = true
 
@@ -103,7 +103,7 @@ error[PH-2002]: unknown key `logs`
   --> posthaste.toml:19:2
   = help: did you mean `log`?
 
-error[PH-2004]: `log.format` is "yaml": not one of the words
+error[PH-2004]: `log.format` is "yaml": unknown value
   --> posthaste.toml:23:10
   = help: give "text" or "json"
 
@@ -111,15 +111,15 @@ error[PH-2010]: `broker[0].url` has the unknown scheme "nul"
   --> posthaste.toml:27:7
   = help: did you mean `null`? supported: stdout, null, memory, amqp, amqps, kafka, nats, tls, redis, rediss, mqtt, mqtts, http, https, tcp
 
-error[PH-2007]: `broker[1].name` is "bus", like another before it
+error[PH-2007]: `broker[1].name` is "bus", a name that is already used
   --> posthaste.toml:30:8
-  = help: names are unique: rename one of them
+  = help: names must be unique: rename one of the two
 
 error[PH-2010]: `broker[1].url` has the unknown scheme "stdot"
   --> posthaste.toml:31:7
   = help: did you mean `stdout`? supported: stdout, null, memory, amqp, amqps, kafka, nats, tls, redis, rediss, mqtt, mqtts, http, https, tcp
 
-error[PH-2004]: `route[0].topics` is a list: it would match nothing
+error[PH-2004]: `route[0].topics` is a list: an empty list matches no topic
   --> posthaste.toml:35:10
   = help: give a list of topic patterns, such as ["orders.*", "users"]
 
@@ -129,7 +129,7 @@ error[PH-2008]: `route[0].broker` is "buss", and no broker has that name
 
 error[PH-2009]: `route[0].publish_timeout` is "45s", more than half of `relay.lease`, which is "30s"
   --> posthaste.toml:37:19
-  = help: a publish must end well before the lease it happens under: lengthen the lease, or shorten the timeout
+  = help: a publish call must end well before its lease: increase the lease, or decrease the timeout
 
 error[PH-2005]: `route[0].shards` is 1000
   --> posthaste.toml:38:10
@@ -137,15 +137,15 @@ error[PH-2005]: `route[0].shards` is 1000
 
 error[PH-2009]: `route[0].retry.initial` is "1h", longer than `route[0].retry.max`, which is "1m"
   --> posthaste.toml:40:11
-  = help: the first delay is the shortest
+  = help: the first delay must not exceed the longest
 
-error[PH-2004]: `route[0].retry.on_dead` is "ignore": not one of the words
+error[PH-2004]: `route[0].retry.on_dead` is "ignore": unknown value
   --> posthaste.toml:42:11
   = help: give "continue" or "block"
 
 error[PH-2004]: `route[1].name` is "a b"
   --> posthaste.toml:45:8
-  = help: 1 to 64 letters, digits, `.`, `_` or `-`: it is a label of metrics
+  = help: give 1 to 64 letters, digits, `.`, `_` or `-`: names are labels of metrics
 
 error[PH-2004]: `route[1].topics` is a list: every entry must be a string
   --> posthaste.toml:46:10

@@ -1,5 +1,5 @@
-//! Dead letters: listed, shown, sent again, given up. No broker of the program refuses a message, so
-//! the tests park them through the store's port, as a relay would.
+//! Dead letters: listed, shown, sent again, given up. No broker of the program refuses a message,
+//! so the tests park them through the store's port, as a relay would.
 
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the report")]
 
@@ -235,7 +235,7 @@ async fn names_that_do_not_exist_are_told_with_those_that_do() {
     for command in [&["list"][..], &["redrive", "--yes"], &["discard", "--yes", "--why", "x"]] {
         for (filter, said) in [
             (["--route", "al"], ["unknown route \"al\"", "did you mean \"all\"?"]),
-            (["--consumer", "x"], ["unknown consumer \"x\"", "there is no consumer"]),
+            (["--consumer", "x"], ["unknown consumer \"x\"", "no consumer is known"]),
         ] {
             let ended = t.run(&[&["dead"][..], command, &filter].concat());
             assert!(said.iter().all(|text| ended.err.contains(text)), "{ended:#?}");

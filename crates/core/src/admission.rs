@@ -1,5 +1,5 @@
-//! How an inbox decides which messages are new, on the connection of the handler's transaction:
-//! [`admit`](InboxRule::admit) before the handler, [`conclude`](InboxRule::conclude) after it.
+//! Decides which messages are new for a consumer, on the connection of the handler's transaction:
+//! [`admit`](InboxRule::admit) runs before the handler, [`conclude`](InboxRule::conclude) after it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,37 +10,38 @@ use crate::{
     Provenance, StoreError, StoreErrorKind, Tally, Watermark,
 };
 
-/// Pages written by one statement, at most.
+/// Most pages that one statement writes.
 const PAGES_WRITTEN_MAX: usize = 256;
-/// Pages removed in one transaction, at most. Handling a message writes one page at the most, so
-/// removing keeps up.
+/// Most pages that one transaction removes. Handling a message writes at most one page, so removing
+/// keeps up.
 const PAGES_REMOVED_MAX: u32 = 64;
 
-/// How a consumer knows what it has handled.
+/// How an inbox records handled messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InboxMode {
     /// By id, recorded before the handler runs: of two replicas with the same message one waits for
     /// the other, and the handler never runs twice at once.
     IdsFirst,
-    /// By id, recorded after the handler ran: nobody waits, but two may run the handler for the same
-    /// message, and one of them is rolled back.
+    /// By id, recorded after the handler ran: no replica waits, but two replicas may run the
+    /// handler for the same message, and one of them is rolled back.
     IdsLast,
-    /// By position, for lanes that are consumed in order: exact for ever, and of bounded size.
+    /// By position, for lanes that are consumed in order: exact without a window, and of bounded
+    /// size.
     Watermark,
 }
 
 /// A message as an inbox sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'m> {
-    /// Its id.
+    /// Id of the message.
     pub id: MessageId,
-    /// Its topic.
+    /// Topic of the message.
     pub topic: &'m str,
-    /// Its key.
+    /// Key of the message.
     pub key: Option<&'m str>,
-    /// Where it comes from; `None` where that is not known.
+    /// Source, seq and floor of the message; `None` if they are not known.
     pub provenance: Option<&'m Provenance>,
-    /// The lane it came in, if it is consumed in order.
+    /// The lane in which the message came, if the subscription is ordered.
     pub lane: Option<&'m str>,
 }
 
@@ -56,22 +57,23 @@ impl<'m> From<&'m Incoming> for Input<'m> {
     }
 }
 
-/// For those who receive by other means: enough for modes by id.
+/// For messages that were received without a [`Subscriber`](crate::Subscriber): the id is enough
+/// for the modes by id.
 impl From<MessageId> for Input<'_> {
     fn from(id: MessageId) -> Self {
         Self { id, topic: "", key: None, provenance: None, lane: None }
     }
 }
 
-/// Why an inbox cannot say whether a message is new, or cannot record it. Nothing has taken effect,
-/// unless the error is a failed commit.
+/// Why an inbox cannot decide whether a message is new, or cannot record it. The message has not
+/// taken effect, unless the error is a failed commit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InboxError {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The message does not say where it stands in its log.
+    /// The message carries no position in its log.
     #[error(
         "[PH-3001] message {id} carries no position: its sender is no Posthaste relay, or its wire \
          form leaves the position out; consumer `{consumer}` cannot use watermark mode here, id mode \
@@ -85,8 +87,8 @@ pub enum InboxError {
     },
     /// The message did not come in a lane that is consumed in order.
     #[error(
-        "[PH-3002] message {id} did not come in an ordered lane, where a watermark could drop what \
-         another handler has not finished; consumer `{consumer}` must subscribe with \
+        "[PH-3002] message {id} did not come in an ordered lane, so a watermark could drop messages \
+         that another handler has not finished; consumer `{consumer}` must subscribe with \
          `Sharing::Ordered`, or use id mode"
     )]
     NotOrdered {
@@ -95,34 +97,36 @@ pub enum InboxError {
         /// The message.
         id: MessageId,
     },
-    /// The source counts from the beginning again.
+    /// The source sends from a log that the consumer does not know.
     #[error(
-        "[PH-3003] source `{source_name}` sends from another log ({log}) than the one consumer \
-         `{consumer}` knows: it was restored from a backup or promoted, its route got other topics, \
-         or two routes or outboxes of that name send the same topic; `posthaste inbox adopt --consumer {consumer} --source {source_name} --log {log}` goes \
-         on with it, and what it sends again takes effect again"
+        "[PH-3003] source `{source_name}` sends from log {log}, which consumer `{consumer}` does not \
+         know: the source was restored from a backup or promoted, the topics of its route changed, or \
+         two routes or outboxes of that name send the same topic; `posthaste inbox adopt --consumer \
+         {consumer} --source {source_name} --log {log}` goes on with the log, and messages that the \
+         source sends again take effect again"
     )]
     OtherLog {
         /// The consumer.
         consumer: String,
         /// The source.
         source_name: String,
-        /// The log it sends from now.
+        /// The unknown log.
         log: Uuid,
     },
-    /// The source counts from the beginning again, and does not know it.
+    /// The source hands out positions of the same log a second time.
     #[error(
         "[PH-3004] source `{source_name}` sends message {id} at a position of log {log} where consumer \
-         `{consumer}` has handled an earlier one: it was taken back to a backup without `posthaste \
-         migrate --adopt`; `posthaste inbox adopt --again --consumer {consumer} --source {source_name} \
-         --log {log}` goes on with it, and what it sends again takes effect again"
+         `{consumer}` has handled an earlier message: the source was restored from a backup without \
+         `posthaste migrate --adopt`; `posthaste inbox adopt --again --consumer {consumer} --source \
+         {source_name} --log {log}` goes on with the log, and messages that the source sends again \
+         take effect again"
     )]
     ReusedPosition {
         /// The consumer.
         consumer: String,
         /// The source.
         source_name: String,
-        /// The log whose positions it hands out a second time.
+        /// The log whose positions the source hands out a second time.
         log: Uuid,
         /// The message.
         id: MessageId,
@@ -142,7 +146,7 @@ impl InboxError {
         }
     }
 
-    /// Whether the same call may succeed later without anyone acting.
+    /// Whether the same call may succeed later without a person acting.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_retryable())
@@ -152,31 +156,31 @@ impl InboxError {
 /// A consumer's name and mode.
 #[derive(Clone, Debug)]
 pub struct InboxRule {
-    /// The consumer: two of different names both handle the same message.
+    /// Name of the consumer: two consumers with different names both handle the same message.
     pub consumer: String,
-    /// How it knows what it has handled.
+    /// How the inbox records handled messages.
     pub mode: InboxMode,
 }
 
-/// Which messages of a transaction are new, and what is to be written once they are handled.
+/// Which messages of a transaction are new, and what to record once they are handled.
 #[derive(Debug, Default)]
 pub struct Admitted {
-    /// For each message given, in its order, whether its handler is to run.
+    /// For each given message, in order, whether it is new and the handler is to run.
     pub is_new: Vec<bool>,
-    /// Ids to record at the end.
+    /// Ids that `conclude` records.
     ids: Vec<MessageId>,
-    /// Locked lanes, as they will be.
+    /// Locked lanes, with the watermarks and counts that `conclude` writes.
     lanes: BTreeMap<LaneKey, (Watermark, Tally)>,
 }
 
 impl Admitted {
-    /// How many are new.
+    /// The number of new messages.
     #[must_use]
     pub fn count(&self) -> usize {
         self.is_new.iter().filter(|is_new| **is_new).count()
     }
 
-    /// What watermarks found out about the order of the new ones.
+    /// Counts of the new messages by their order, as watermarks found it.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();
@@ -202,11 +206,11 @@ impl InboxRule {
         Ok(())
     }
 
-    /// Finds out which messages are new. Then the handler runs for those, in their order and in the
-    /// same transaction; if one of them fails, all is rolled back.
+    /// Decides which messages are new. The caller then runs the handler for the new messages, in
+    /// order and in the same transaction; if one handler fails, the caller rolls everything back.
     ///
     /// # Errors
-    /// As [`InboxError`]; roll back. Kind `Refused` where the consumer's name breaks its limit.
+    /// Any [`InboxError`]; roll back. Kind `Refused` if the consumer's name breaks its limit.
     pub async fn admit(
         &self,
         connection: &mut dyn InboxConnection,
@@ -221,11 +225,11 @@ impl InboxRule {
         }
     }
 
-    /// Writes down that the new messages have been handled; commit after it. `false` says that
-    /// another has handled one of them meanwhile: roll back, then find out again.
+    /// Records the new messages as handled; commit after it. `false` means that another replica has
+    /// handled one of them meanwhile: roll back, then admit again.
     ///
     /// # Errors
-    /// As [`InboxError`]; roll back.
+    /// Any [`InboxError`]; roll back.
     pub async fn conclude(
         &self,
         connection: &mut dyn InboxConnection,
@@ -278,7 +282,8 @@ impl InboxRule {
         inputs: &[Input<'_>],
     ) -> Result<Admitted, InboxError> {
         let mut admitted = Admitted::default();
-        // Lanes are locked in one order, whatever that of the messages: two never wait in a circle.
+        // Lanes are locked in a fixed order, whatever the order of the messages, so that two
+        // transactions never deadlock.
         let mut places = Vec::with_capacity(inputs.len());
         for input in inputs {
             let (lane, place) = self.place(input)?;
@@ -357,8 +362,8 @@ impl InboxRule {
     }
 }
 
-/// Puts handled seqs into pages where the watermark keeps too many, and removes pages that its floors
-/// have passed, a bounded number of them.
+/// Moves handled seqs to pages if the watermark has too many, and removes a bounded number of pages
+/// that its floors have passed.
 async fn turn_pages(
     connection: &mut dyn InboxConnection,
     lane: &LaneKey,

@@ -1,4 +1,4 @@
-//! Time as the relay sees it. Order and expiry never depend on it: those are the database's.
+//! The relay's clock. Order and expiry never depend on it: the database's clock decides those.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub trait Clock: Send + Sync + 'static {
     async fn sleep(&self, duration: Duration);
 }
 
-/// A duration as a field of a log line has it: seconds as a number, to the millisecond. Such a
-/// field's name ends in `_seconds`, as names of metrics do.
+/// A duration for a field of a log line: seconds as a number, with millisecond precision. The name
+/// of such a field ends in `_seconds`, as names of metrics do.
 #[must_use]
 pub fn log_seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0

@@ -4,7 +4,7 @@ use std::{error::Error, fmt};
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// A value that breaks a limit: which field, what it was (shortened), what would be right.
+/// A value that breaks a rule: the field, the shortened value, and the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} `{value}` {rule}")]
 pub struct Invalid {
@@ -12,7 +12,7 @@ pub struct Invalid {
     pub field: &'static str,
     /// The offending value, shortened; never a payload.
     pub value: String,
-    /// What would be right.
+    /// The rule that the value breaks.
     pub rule: String,
 }
 
@@ -31,19 +31,20 @@ impl Invalid {
     }
 }
 
-/// What a failed store call means to its caller.
+/// The kind of a failed store call; callers branch on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
     /// The database cannot be reached, timed out or is overloaded; the call may or may not have
     /// taken effect. Try again later.
     Unavailable,
-    /// The lease is someone else's by now: stop serving the shard at once.
+    /// Another relay has the lease: stop serving the shard at once.
     Fenced,
-    /// The log is not the one the lease was granted in: it went back in time, or another server
-    /// answers. Drop everything in memory and ask for the shard again, see [`crate::Rewound`].
+    /// The log is not the one in which the lease was granted: it went back in time, or another
+    /// server answers. Drop the messages in memory and acquire the shard again, see
+    /// [`crate::Rewound`].
     Rewound,
-    /// The tables are not there. Run `posthaste migrate`.
+    /// The tables do not exist. Run `posthaste migrate`.
     SchemaMissing,
     /// The tables are older than this program. Run `posthaste migrate`.
     SchemaTooOld,
@@ -51,16 +52,16 @@ pub enum StoreErrorKind {
     SchemaTooNew,
     /// The server does not accept writes (a standby, or a read-only session).
     ReadOnly,
-    /// The data was restored into another server, where recorded positions mean nothing.
+    /// The data was restored into another server, where recorded positions are not valid.
     OtherServer,
-    /// The caller may not do this; it needs a grant.
+    /// The database user lacks a privilege.
     Denied,
-    /// The request is wrong as it stands: a value the table refuses, an unknown route.
+    /// The request is invalid: a value that the table refuses, an unknown route.
     Refused,
-    /// Anything else. The source says what.
+    /// An unexpected error. Its source has the details.
     Internal,
-    /// The transaction that was to be committed, or written in, is no longer there: the database had
-    /// rolled it back. Nothing of it is kept.
+    /// The database had rolled the transaction back before this commit or write. Nothing of the
+    /// transaction is kept.
     NotCommitted,
 }
 
@@ -88,7 +89,7 @@ impl StoreErrorKind {
 /// A store call that failed.
 #[derive(Debug)]
 pub struct StoreError {
-    /// What it means.
+    /// The kind, on which callers branch.
     pub kind: StoreErrorKind,
     /// The port's operation that failed, for example `fetch`.
     pub operation: &'static str,
@@ -98,20 +99,20 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// An error with its one line.
+    /// An error of a kind, with its message.
     #[must_use]
     pub fn new(kind: StoreErrorKind, operation: &'static str, message: impl Into<String>) -> Self {
         Self { kind, operation, message: message.into(), source: None }
     }
 
     /// The error of a transaction that the database had rolled back before `operation`; every store
-    /// says it in the same words.
+    /// uses the same text.
     #[must_use]
     pub fn not_committed(operation: &'static str) -> Self {
-        let message = "the database has rolled the transaction back, because a statement in it \
-                       failed and the code went on (a deadlock, a full disk, a broken constraint); \
-                       nothing of it is kept; return the errors of statements, or run a statement \
-                       that may fail in a savepoint";
+        let message = "the database has rolled the transaction back and kept nothing of it, because \
+                       a statement failed and the application went on (a deadlock, a full disk, a \
+                       broken constraint); return the errors of statements, or run a statement that \
+                       may fail in a savepoint";
         Self::new(StoreErrorKind::NotCommitted, operation, message)
     }
 
@@ -122,7 +123,7 @@ impl StoreError {
         self
     }
 
-    /// Whether the same call may succeed later without anyone acting.
+    /// Whether the same call may succeed later without a person acting.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         use StoreErrorKind::{Internal, NotCommitted, Unavailable};
@@ -142,18 +143,18 @@ impl Error for StoreError {
     }
 }
 
-/// Why a publish did not end in an acknowledgement, in words an operator can act on.
+/// Why the broker did not acknowledge a message, in words that an operator can act on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// One of a small fixed set per adapter, for grouping and metrics: `unroutable`, `too-large`.
     pub class: &'static str,
-    /// What the broker said. No payload, no secret. Stores keep the first [`Failure::DETAIL_MAX`]
+    /// The broker's own text. No payload, no secret. Stores keep the first [`Failure::DETAIL_MAX`]
     /// bytes.
     pub detail: String,
-    /// Whether the message itself is what the broker cannot take (its headers, its topic, its size), so
-    /// that no later attempt can succeed. A refused message whose failure is hopeless becomes a dead
-    /// letter at once. A destination that can still be mended (a queue to bind, a right to grant) is
-    /// not hopeless.
+    /// Whether the broker can never accept the message (its headers, its topic, its size), so that
+    /// no later attempt can succeed. A refused message with a hopeless failure becomes a dead
+    /// letter at once. A failure that a change at the broker can fix (a queue to bind, a permission
+    /// to grant) is not hopeless.
     pub is_hopeless: bool,
 }
 
@@ -187,13 +188,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A broker that cannot be used at all, found when it is opened or checked.
+/// The error of a broker that cannot be used at all, found when it is opened or examined.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct BrokerError {
     /// One line for an operator: what happened and what to do.
     pub message: String,
-    /// The driver's error, where there is one.
+    /// The driver's error, if there is one.
     #[source]
     pub source: Option<Source>,
 }

@@ -1,24 +1,24 @@
-//! What `doctor` reports of stores and brokers.
+//! Findings of `doctor` about stores and brokers.
 
-/// Something `doctor` looked at.
+/// One finding of `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Whether it is as it should be.
+    /// Whether the checked fact is ok.
     pub ok: bool,
-    /// What was looked at and what was found, in one line.
+    /// The checked fact, in one line.
     pub what: String,
-    /// What to do about it, where it is not ok.
+    /// How to fix the problem, if it is not ok.
     pub fix: Option<String>,
 }
 
 impl Finding {
-    /// Something that is as it should be.
+    /// A finding that is ok.
     #[must_use]
     pub fn ok(what: impl Into<String>) -> Self {
         Self { ok: true, what: what.into(), fix: None }
     }
 
-    /// Something to look at, and what to do about it.
+    /// A problem and its fix.
     #[must_use]
     pub fn problem(what: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { ok: false, what: what.into(), fix: Some(fix.into()) }

@@ -1,4 +1,4 @@
-//! What a message says about the ones before it, so that a consumer can tell copies from news
+//! The floor that a message carries, by which a consumer can tell duplicates from new messages
 //! without remembering every message for ever.
 
 use std::{fmt, str::FromStr};
@@ -7,28 +7,29 @@ use uuid::Uuid;
 
 use crate::{Seq, Shard};
 
-/// Most messages a floor may leave out. A floor that would need more stays lower.
+/// Most missing seqs of a floor. A floor that would need more stays lower.
 pub const FLOOR_MISSING_MAX: usize = 32;
 
-/// "Before this message was sent, the broker had acknowledged every message of this shard's log with
-/// a seq at or below `seq`, except those in `missing`; and no transaction that is still open can own
-/// such a seq."
+/// "Before this message was sent, the broker had acknowledged every message of this shard's log
+/// with a seq at or below `seq`, except those in `missing`; and no transaction that is still open
+/// can own such a seq."
 ///
-/// Once true, it stays true. A consumer that takes the shard's messages in the order they were
-/// acknowledged has therefore been given everything a floor speaks of before the message that carries it.
-/// What a floor covers no later one of the shard calls missing, whichever relay sends it, so the highest
-/// one known says it all.
+/// Once true, the statement stays true. A consumer that takes the shard's messages in the order of
+/// their acknowledgements has therefore received every message that a floor covers before the
+/// message that carries the floor. No later floor of the shard names a covered seq as missing,
+/// whichever relay sends it, so the highest known floor is enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Floor {
-    /// Which log, as one route reads it: drawn when the route is first registered; again when the
-    /// outbox is restored from a backup, because then seqs are handed out a second time; and again when
-    /// the route gets other topics, because then messages that no floor spoke of may come late.
+    /// The name of the log, one per route. It is drawn when the route is first registered, when the
+    /// outbox is restored from a backup (seqs are then handed out a second time), and when the
+    /// topics of the route change (messages that no floor covered may then come late).
     pub log: Uuid,
-    /// Whose messages it speaks of. Messages of one seq may come from shards of several layouts.
+    /// The shard whose messages the floor covers. Messages of one seq may come from shards of
+    /// several layouts.
     pub shard: Shard,
-    /// See above; 0 says nothing.
+    /// The highest seq that the floor covers; 0 covers nothing.
     pub seq: Seq,
-    /// Seqs at or below `seq` of messages that were put aside and may still come; ascending, at most
+    /// Seqs at or below `seq` of parked messages that may still come; ascending, at most
     /// [`FLOOR_MISSING_MAX`]. A seq of a message that will never come does no harm.
     pub missing: Vec<Seq>,
 }

@@ -1,4 +1,4 @@
-//! The ports to a database that holds an inbox: what has been handled, and what could not be.
+//! The ports to a database that holds an inbox: handled messages, and dead letters of consumers.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::{
     Provenance, Shard, StoreError,
 };
 
-/// What a watermark is kept under.
+/// The key of a watermark.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneKey {
     /// The consumer.
     pub consumer: String,
-    /// The log its messages come from.
+    /// The log of the messages.
     pub log: Uuid,
     /// The lane, as [`Incoming::lane`](crate::Incoming::lane) names it.
     pub lane: String,
-    /// Their topic: two routes may take different topics of one log to one lane, each at its own
-    /// pace, so a floor of one says nothing of the other.
+    /// The topic of the messages: two routes may bring different topics of one log to one lane,
+    /// each at its own pace, so a floor of one route says nothing about the other.
     pub topic: String,
 }
 
@@ -29,62 +29,63 @@ impl LaneKey {
     pub const LANE_BYTES_MAX: usize = 512;
 }
 
-/// What to add to a lane's counts.
+/// Counts of handled messages, added to those of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Messages handled.
     pub handled: u64,
-    /// Of those, handled after something later.
+    /// Handled messages that came after a later one.
     pub reordered: u64,
-    /// Of those, whose sender contradicted itself.
+    /// Handled messages whose sender contradicted itself.
     pub impossible: u64,
 }
 
-/// A message that a consumer gave up, or that a person sent to it again.
+/// A dead letter of a consumer, or one that a person redrove.
 #[derive(Clone, Debug)]
 pub struct Letter {
     /// The consumer.
     pub consumer: String,
     /// The message.
     pub message: Message,
-    /// Where it came from: its source and seq are kept.
+    /// Source, seq and floor of the message; source and seq are kept.
     pub provenance: Provenance,
-    /// Failures of the handler since it arrived or was last redriven.
+    /// Failures of the handler since the message arrived or was last redriven.
     pub attempts: u32,
 }
 
-/// The inbox on the connection of an open transaction: everything here is kept if and only if that
-/// commits.
+/// The inbox on the connection of an open transaction: its writes are kept if and only if the
+/// transaction commits.
 #[async_trait]
 pub trait InboxConnection: Send {
-    /// Which of the ids are recorded for the consumer. Reads what is committed; waits for nobody.
+    /// The ids among `ids` that are recorded for the consumer. Reads committed records; does not
+    /// wait.
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn recorded(
         &mut self,
         consumer: &str,
         ids: &[MessageId],
     ) -> Result<Vec<MessageId>, StoreError>;
 
-    /// Records those of the ids that are not recorded yet; returns how many. Waits for an open
-    /// transaction that records one of them: until it ends it is not known whether they are new.
+    /// Records the ids that are not recorded yet; returns their number. Waits for an open
+    /// transaction that records one of them, because only its end decides whether they are new.
     ///
     /// # Errors
-    /// When the database fails; roll back. Kind `Unavailable` where two wait for each other.
+    /// Any [`StoreError`]; roll back. Kind `Unavailable` when two transactions wait for each other.
     async fn record(&mut self, consumer: &str, ids: &[MessageId]) -> Result<u64, StoreError>;
 
-    /// Locks the lane until the transaction ends, and returns its watermark as text; empty where
-    /// nothing has been written.
+    /// Locks the lane until the transaction ends, and returns its watermark as text; empty for a
+    /// new lane.
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn lock_lane(&mut self, lane: &LaneKey) -> Result<String, StoreError>;
 
-    /// Writes the watermark of a lane that is locked.
+    /// Writes the watermark of a locked lane.
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn write_lane(
         &mut self,
         lane: &LaneKey,
@@ -92,20 +93,20 @@ pub trait InboxConnection: Send {
         tally: Tally,
     ) -> Result<(), StoreError>;
 
-    /// Those of the pages of a shard that are there. The lane is locked.
+    /// The existing ones of the wanted pages of a shard. The lane must be locked.
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn read_pages(
         &mut self,
         lane: &LaneKey,
         wanted: &PagesWanted,
     ) -> Result<Vec<LanePage>, StoreError>;
 
-    /// Writes pages of a shard, in place of those of the same numbers. The lane is locked.
+    /// Writes pages of a shard, replacing pages of the same numbers. The lane must be locked.
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn write_pages(
         &mut self,
         lane: &LaneKey,
@@ -113,11 +114,11 @@ pub trait InboxConnection: Send {
         pages: &[LanePage],
     ) -> Result<(), StoreError>;
 
-    /// Removes the first `limit` of a range of pages of a shard; returns the number of the first that
-    /// may be left, which is above the range where none is. The lane is locked.
+    /// Removes the first `limit` pages of a range of a shard; returns the number of the first page
+    /// that may be left, or a number above the range if none is. The lane must be locked.
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn remove_pages(
         &mut self,
         lane: &LaneKey,
@@ -126,88 +127,90 @@ pub trait InboxConnection: Send {
         limit: u32,
     ) -> Result<i64, StoreError>;
 
-    /// Whether the consumer takes messages of this topic of this log from this source: the first log
-    /// that a source sends the topic from is accepted here, others by [`InboxStore::adopt_log`].
-    /// (Every route of a source has a log of its own, so two topics may come from two.)
+    /// Whether the consumer accepts messages of this topic of this log from this source. The first
+    /// log of a source that sends the topic is accepted here, other logs by
+    /// [`InboxStore::adopt_log`]. (Every route of a source has its own log, so two topics may come
+    /// from two logs.)
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn accept_log(&mut self, lane: &LaneKey, source: &str) -> Result<bool, StoreError>;
 
-    /// Keeps a message as a dead letter of its consumer; one that is there already, because its id
-    /// was forgotten and it came again, gets the latest attempts and error, and is dead again.
-    /// Its texts may be any: see [`Letter::kept`].
+    /// Keeps a message as a dead letter of its consumer. If the dead letter exists already, because
+    /// its id was removed and the message came again, it gets the latest attempts and error, and is
+    /// dead again. Topic, key and other texts may break the limits of an outbox: see
+    /// [`Letter::kept`].
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn bury(&mut self, letter: &Letter, failure: &Failure) -> Result<(), StoreError>;
 
-    /// A redriven dead letter failed again: it gets the latest attempts and error, and is dead.
-    /// `false`, and nothing is kept, where it is not there: another has handled it. Waits for one
-    /// that does so.
+    /// Makes a redriven message that failed again a dead letter, with the latest attempts and
+    /// error. Returns `false` and keeps nothing if the dead letter no longer exists, because
+    /// another replica has handled it. Waits for a replica that is handling it.
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn rebury(&mut self, letter: &Letter, failure: &Failure) -> Result<bool, StoreError>;
 
-    /// Removes a redriven dead letter; whether it was there to be removed. Waits for another that
-    /// does so.
+    /// Removes a redriven dead letter; returns whether it existed. Waits for a replica that is
+    /// removing it.
     ///
     /// # Errors
-    /// When the database fails; roll back.
+    /// Any [`StoreError`]; roll back.
     async fn unbury(&mut self, consumer: &str, id: MessageId) -> Result<bool, StoreError>;
 }
 
-/// What the inbox holds for one consumer.
+/// The inbox of one consumer, for people and monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxStatus {
     /// The consumer.
     pub consumer: String,
-    /// Age of the oldest id kept; `None` where none is.
+    /// Age of the oldest id kept; `None` if there is none.
     pub oldest_id_age: Option<Duration>,
     /// Watermarks kept.
     pub lanes: u64,
-    /// Messages handled by watermark, of those reordered, and of those impossible.
+    /// Messages handled by watermark, and how many of them were reordered or impossible.
     pub tally: Tally,
-    /// Dead letters that nobody decided about.
+    /// Dead letters that wait for a person.
     pub dead: u64,
 }
 
-/// What one round of cleaning an inbox removed.
+/// The number of rows that one purge of an inbox removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InboxPurged {
-    /// Ids forgotten.
+    /// Ids removed.
     pub ids: u64,
     /// Discarded dead letters removed.
     pub discarded: u64,
 }
 
-/// A database that holds an inbox, for runners and tools. In [`ParkedFilter`] and [`ParkedView`]
-/// `route` is the consumer's name here, and times are those of the dead letter.
+/// A database that holds an inbox, for consumers and tools. In [`ParkedFilter`] and [`ParkedView`]
+/// of this port, `route` is the consumer's name, and the times are those of the dead letter.
 #[async_trait]
 pub trait InboxStore: Send + Sync + 'static {
-    /// Dead letters of consumers (and discarded ones, where `ids` names them) that match, oldest
-    /// first, the oldest `limit` of them.
+    /// The oldest `limit` matching dead letters of consumers, oldest first, including discarded
+    /// ones that `ids` names.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// Any [`StoreError`].
     async fn letters(
         &self,
         filter: &ParkedFilter,
         limit: u32,
     ) -> Result<Vec<ParkedView>, StoreError>;
 
-    /// Gives matching dead letters to their consumers again; returns how many. A running consumer
-    /// takes them with [`due_letters`](Self::due_letters).
+    /// Redrives matching dead letters; returns their number. A running consumer takes them with
+    /// [`due_letters`](Self::due_letters).
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// Any [`StoreError`].
     async fn redrive_letters(&self, filter: &ParkedFilter, by: &str) -> Result<u64, StoreError>;
 
-    /// Gives matching dead letters up for good; returns how many.
+    /// Discards matching dead letters for good; returns their number.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// Any [`StoreError`].
     async fn discard_letters(
         &self,
         filter: &ParkedFilter,
@@ -215,17 +218,18 @@ pub trait InboxStore: Send + Sync + 'static {
         why: &str,
     ) -> Result<u64, StoreError>;
 
-    /// Redriven dead letters of the consumer, those redriven first in front; `limit` at most.
+    /// At most `limit` redriven dead letters of the consumer, in the order of their redrives.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// Any [`StoreError`].
     async fn due_letters(&self, consumer: &str, limit: u32) -> Result<Vec<Letter>, StoreError>;
 
-    /// Forgets up to `rows_max` ids of the consumer that were recorded longer than `window` ago, by
-    /// the database's clock, and as many dead letters discarded before that. Never anything younger.
+    /// Removes up to `rows_max` ids of the consumer that were recorded longer than `window` ago, by
+    /// the database's clock, and up to `rows_max` dead letters discarded before that. It removes
+    /// nothing younger.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// Any [`StoreError`].
     async fn purge_inbox(
         &self,
         consumer: &str,
@@ -233,12 +237,12 @@ pub trait InboxStore: Send + Sync + 'static {
         rows_max: u32,
     ) -> Result<InboxPurged, StoreError>;
 
-    /// Lets the consumer take messages of another log of the source, whatever their topic; whether
-    /// that is new. What the
-    /// source sent under its old log and sends again under this one takes effect again.
+    /// Lets the consumer accept messages of another log of the source, of any topic; returns
+    /// whether the log is new. Messages that the source sent under its old log and sends again
+    /// under this one take effect again.
     ///
     /// # Errors
-    /// Kind `Refused` where the consumer knows no log of that source.
+    /// Kind `Refused` when the consumer knows no log of that source.
     async fn adopt_log(
         &self,
         consumer: &str,
@@ -247,16 +251,17 @@ pub trait InboxStore: Send + Sync + 'static {
         by: &str,
     ) -> Result<bool, StoreError>;
 
-    /// Forgets what the consumer handled of the log by position: its seqs mean other messages now. How
-    /// many lanes that was. What the source sent before and sends again takes effect again.
+    /// Removes the consumer's watermarks of the log, because its seqs now belong to other messages;
+    /// returns the number of lanes. Messages that the source sent before and sends again take
+    /// effect again.
     ///
     /// # Errors
-    /// As for every call.
+    /// Any [`StoreError`].
     async fn forget_log(&self, consumer: &str, log: Uuid) -> Result<u64, StoreError>;
 
-    /// The picture for people and monitors, by consumer.
+    /// The status of each consumer's inbox, for people and monitors.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// Any [`StoreError`].
     async fn inbox_status(&self) -> Result<Vec<InboxStatus>, StoreError>;
 }

@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use crate::{Evidence, Pause, Position, Rewound, Seq, Shard};
 
-/// One running relay. Made fresh at every start, so that two relays of the same name, or a
-/// restarted one, are never taken for each other.
+/// The id of one running relay. It is drawn at every start, so that two relays of the same name, or
+/// a restarted relay, are never mixed up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RelayId(pub Uuid);
 
@@ -31,18 +31,18 @@ impl fmt::Debug for RelayId {
     }
 }
 
-/// A relay saying that it is there, so that others can tell their fair share of shards.
+/// A relay's heartbeat, from which relays compute their fair share of shards.
 #[derive(Clone, Debug)]
 pub struct RelayBeat {
-    /// Which process.
+    /// The id of the relay.
     pub id: RelayId,
-    /// What people call it; need not be unique.
+    /// The relay's name for people; need not be unique.
     pub name: String,
     /// The program's version.
     pub version: String,
     /// The routes it serves.
     pub routes: Vec<String>,
-    /// Those of them that it has paused: for people, nothing depends on it.
+    /// The routes that it has paused: for people, nothing depends on them.
     pub paused: Vec<Pause>,
 }
 
@@ -51,9 +51,9 @@ pub struct RelayBeat {
 pub struct Claim {
     /// The route's name.
     pub route: String,
-    /// Which shard of it.
+    /// The shard of the route.
     pub shard: Shard,
-    /// Who asks.
+    /// The relay that asks.
     pub relay: RelayId,
     /// How long the lease lasts unless renewed, by the database's clock.
     pub ttl: Duration,
@@ -67,11 +67,11 @@ pub struct Claim {
 pub struct Lease {
     /// The route's name.
     pub route: String,
-    /// Which shard of it.
+    /// The shard of the route.
     pub shard: Shard,
-    /// Whose lease it is.
+    /// The relay that holds the lease.
     pub relay: RelayId,
-    /// One higher than that of any earlier lease of this shard.
+    /// Higher than the epoch of any earlier lease of this shard.
     pub epoch: i64,
 }
 
@@ -80,17 +80,17 @@ pub struct Lease {
 pub struct Grant {
     /// The lease.
     pub lease: Lease,
-    /// Where the last holder's progress ended.
+    /// The latest settled position of the shard.
     pub position: Position,
-    /// Read no further than this: the route is about to be split into another number of shards.
+    /// If set, read no further than this: the route is about to be resharded.
     pub until: Option<Position>,
-    /// Keys with a parked message: later messages of theirs must be parked behind it.
+    /// Keys with a parked message: later messages of these keys must be parked behind it.
     pub blocked: Vec<String>,
-    /// Which log the route reads: see [`Floor::log`](crate::Floor::log).
+    /// The name of the log that the route reads: see [`Floor::log`](crate::Floor::log).
     pub log: Uuid,
-    /// Parked messages of the shard that may still come, waiting or dead: their seqs, ascending, the
-    /// lowest [`FLOOR_MISSING_MAX`](crate::FLOOR_MISSING_MAX)` + 1` of them.
+    /// Seqs of parked messages of the shard that may still be delivered, retrying or dead:
+    /// ascending, the lowest [`FLOOR_MISSING_MAX`](crate::FLOOR_MISSING_MAX)` + 1` of them.
     pub undelivered: Vec<Seq>,
-    /// What this log's history can be known by; see [`Evidence`].
+    /// Evidence of this log's history; see [`Evidence`].
     pub evidence: Evidence,
 }

@@ -1,17 +1,18 @@
-//! How a dead letter is kept whose texts do not fit the columns.
+//! Keeps dead letters of consumers whose texts do not fit the columns.
 //!
-//! What an outbox takes, it has checked; a message of another sender has any topic and any key. Such a
-//! letter must be kept all the same, or its consumer would stop at it for ever: the column then holds
-//! the text as far as it can, and the text itself is a header of the kept copy, where NULs are escaped
-//! and lengths do not matter. Whoever reads the letter gets the message as it came.
+//! An outbox checks its messages, but a message of another sender can have any topic and any key.
+//! Its dead letter must be kept all the same, or its consumer would stop at the message for ever.
+//! The column then holds the part of the text that fits, and a header of the kept copy holds the
+//! whole text, with NULs escaped and without a length limit. Reading the dead letter restores the
+//! original message.
 
 use crate::{KEY_BYTES_MAX, Letter, Message, NAME_BYTES_MAX, ParkedView, TOPIC_BYTES_MAX};
 
 /// Longest source, in bytes.
 const SOURCE_BYTES_MAX: usize = 512;
-/// What headers begin with that hold a text which does not fit its column.
+/// Prefix of headers that hold a text which does not fit its column.
 const KEPT: &str = "posthaste-kept-";
-/// What the name of a header of the message gets in front if it begins like that itself.
+/// Prefix for a header of the message whose own name begins with [`KEPT`].
 const HEADER: &str = "posthaste-kept-header-";
 /// Stands for NUL, which PostgreSQL's texts cannot hold.
 const NUL: &str = "\u{2400}";
@@ -19,8 +20,9 @@ const NUL: &str = "\u{2400}";
 const CUT: char = '…';
 
 impl Letter {
-    /// The letter as stores keep it: texts that a column cannot hold (longer than an outbox takes, or
-    /// with a NUL) are readable there and complete in headers.
+    /// The letter in the form that stores keep: for texts that a column cannot hold (longer than
+    /// the limit of an outbox, or with a NUL), the column has a readable form and a header has the
+    /// whole text.
     #[must_use]
     pub fn kept(&self) -> Self {
         let mut kept = self.clone();
@@ -41,7 +43,7 @@ impl Letter {
         kept
     }
 
-    /// The letter that [`kept`](Self::kept) was made of.
+    /// The original letter of a [`kept`](Self::kept) one.
     #[must_use]
     pub fn restored(mut self) -> Self {
         restore(&mut self.message, &mut self.provenance.source);
@@ -50,7 +52,7 @@ impl Letter {
 }
 
 impl ParkedView {
-    /// As [`Letter::restored`], for the view of a letter.
+    /// The same as [`Letter::restored`], for the view of a letter.
     #[must_use]
     pub fn restored(mut self) -> Self {
         restore(&mut self.message, &mut None);
@@ -58,7 +60,7 @@ impl ParkedView {
     }
 }
 
-/// Texts of a letter, with the name of their header and what their column holds.
+/// Texts of a letter, with the name of their header and the limit of their column.
 fn texts<'l>(
     message: &'l mut Message,
     source: &'l mut Option<String>,
@@ -72,7 +74,7 @@ fn texts<'l>(
     ]
 }
 
-/// As much of a text as its column holds.
+/// The part of a text that fits its column.
 fn shown(text: &str, bytes_max: usize) -> String {
     let mut shown = text.replace('\0', NUL);
     if shown.len() > bytes_max {

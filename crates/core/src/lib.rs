@@ -1,27 +1,34 @@
-//! The words and the contracts of Posthaste: what a message is, how a log is read, what a broker
-//! may answer, and the three ports ([`Store`], [`Broker`], [`Subscriber`]) that adapters implement.
+//! The glossary and the contracts of Posthaste: messages, positions in the log, outcomes of
+//! brokers, and the three ports ([`Store`], [`Broker`], [`Subscriber`]) that adapters implement.
 //!
 //! Nothing here knows a driver, a runtime, the environment or the wall clock.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | *message* | what the application enqueues ([`Message`]) |
-//! | *outbox* | the append-only table it lands in |
-//! | *topic*, *key* | where it should go; what it is ordered by |
+//! | *message* | the unit that an application enqueues and a relay delivers ([`Message`]) |
+//! | *outbox* | the append-only table of messages, also called the log |
+//! | *topic* | the name by which routes select messages |
+//! | *key* | messages of one key keep their order |
+//! | *seq* | the number of a message in the log, drawn before its commit ([`Seq`]) |
 //! | *route* | a named path from topics to one broker, with its own progress ([`RouteSpec`]) |
-//! | *lease* | the right to serve one shard of a route ([`Lease`]) |
+//! | *shard* | a part of a route's keys, chosen by hash ([`Shard`]) |
+//! | *relay* | a process that serves routes |
+//! | *lease* | the right to serve one shard of a route, with an epoch ([`Lease`]) |
 //! | *position* | how far a shard has read ([`Position`]) |
-//! | *evidence* | facts by which a store tells that its log went back in time ([`Evidence`]) |
+//! | *evidence* | facts by which a store detects that its log went back in time ([`Evidence`]) |
 //! | *fetch, publish, settle* | the three steps of a relay |
 //! | *park* | put a failing message aside with its error and its next attempt ([`Parked`]) |
-//! | *dead letter* | a parked message that will not be retried by itself |
+//! | *dead letter* | a parked message that a relay does not retry by itself |
 //! | *redrive* | send a dead letter again |
-//! | *inbox* | what a consumer has handled ([`InboxConnection`], [`InboxStore`]) |
-//! | *watermark* | the same by position: a floor and what is handled above it ([`Watermark`]) |
-//! | *page* | a stretch of the log with what is handled in it, beside a watermark ([`LanePage`]) |
+//! | *discard* | give up a dead letter for good |
+//! | *floor* | the seq up to which the broker had acknowledged all messages ([`Floor`]) |
+//! | *inbox* | the record of the messages that a consumer has handled ([`InboxConnection`], [`InboxStore`]) |
+//! | *watermark* | an inbox by position: a floor and the handled seqs above it ([`Watermark`]) |
+//! | *page* | handled seqs of a stretch of the log, beside a watermark ([`LanePage`]) |
+//! | *lane* | messages that a subscriber gets in order, such as a partition ([`LaneKey`]) |
 //!
 //! The ports are exempt from semantic versioning until 1.0: an adapter pins the exact version of
-//! this crate. What applications use is the facade crate `posthaste`, which is not exempt.
+//! this crate. Applications use the facade crate `posthaste`, which is not exempt.
 
 mod admission;
 mod broker;

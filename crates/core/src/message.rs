@@ -1,5 +1,5 @@
-//! What the application enqueues, and the limits every way of enqueueing enforces alike: the
-//! library through [`Message::validate`], a plain `INSERT` through the table's CHECK constraints.
+//! Messages and their limits. Every way of enqueueing enforces the same limits: the library through
+//! [`Message::validate`], a plain `INSERT` through the table's CHECK constraints.
 
 use std::{fmt, str::FromStr};
 
@@ -20,7 +20,7 @@ pub const PAYLOAD_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Largest sum of all header names and values, in bytes.
 pub const HEADERS_BYTES_MAX: usize = 64 * 1024;
 
-/// Identity of a message: a UUID made where the message is enqueued, the same on every delivery.
+/// Identity of a message: a UUID drawn when the message is enqueued, the same on every delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MessageId(pub Uuid);
@@ -55,21 +55,21 @@ impl FromStr for MessageId {
 
 /// One message: bytes for a topic, ordered by a key.
 ///
-/// Fields are public because adapters read and rebuild messages; whatever enters an outbox passes
-/// [`validate`](Self::validate) first.
+/// Fields are public because adapters read and rebuild messages; every message passes
+/// [`validate`](Self::validate) before it enters an outbox.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The same on every delivery; what consumers de-duplicate by.
+    /// The id, the same on every delivery; consumers de-duplicate by it.
     pub id: MessageId,
-    /// Where it should go. Column `topic`.
+    /// The topic, by which routes select messages. Column `topic`.
     pub topic: String,
-    /// What it is ordered by; `None` is ordered with nothing. Column `key`.
+    /// The key; messages of one key keep their order. `None` for no order. Column `key`.
     pub key: Option<String>,
-    /// What happened, for example `OrderPlaced`. Column `type`.
+    /// The event type, for example `OrderPlaced`. Column `type`.
     pub event_type: Option<String>,
-    /// Bytes in, the same bytes out.
+    /// The payload, delivered byte for byte.
     pub payload: Bytes,
-    /// Names and values that travel along, in the order given.
+    /// Header names and values, in the given order.
     pub headers: Vec<(String, String)>,
     /// Media type of the payload. Column `content_type`.
     pub content_type: String,
@@ -79,7 +79,7 @@ impl Message {
     /// A message whose payload is `event` as JSON, ordered by `key`.
     ///
     /// # Errors
-    /// When the event does not serialise, or the result breaks a limit of this module.
+    /// When the event cannot be serialised, or the message breaks a limit of this module.
     pub fn new(
         topic: impl Into<String>,
         key: impl fmt::Display,
@@ -91,10 +91,10 @@ impl Message {
         Ok(message)
     }
 
-    /// A message whose payload is `event` as JSON, ordered with nothing.
+    /// A message without a key, whose payload is `event` as JSON.
     ///
     /// # Errors
-    /// As for [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn unkeyed(
         topic: impl Into<String>,
         event: &(impl Serialize + ?Sized),
@@ -109,8 +109,8 @@ impl Message {
         Ok(message)
     }
 
-    /// A message of raw bytes, `application/json` until [`content_type`](Self::content_type) is
-    /// set. Not validated here: enqueueing does.
+    /// A message of raw bytes, with content type `application/json` until
+    /// [`content_type`](Self::content_type) is set. Enqueueing validates it.
     #[must_use]
     pub fn from_bytes(
         topic: impl Into<String>,
@@ -160,10 +160,10 @@ impl Message {
             + 256
     }
 
-    /// Checks every limit. The first one broken is named, with the value (shortened) and the rule.
+    /// Checks every limit.
     ///
     /// # Errors
-    /// See [`Invalid`].
+    /// The first broken limit: the field, its shortened value and the rule.
     pub fn validate(&self) -> Result<(), Invalid> {
         text("topic", &self.topic, TOPIC_BYTES_MAX)?;
         if let Some(key) = &self.key {
@@ -193,7 +193,7 @@ impl Message {
     }
 }
 
-/// Payload and header values are left out: they may hold what must not reach a log.
+/// Leaves out payload and header values: they may hold secrets that must not reach a log.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")

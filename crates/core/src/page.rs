@@ -1,24 +1,25 @@
-//! Pages: where a watermark puts handled seqs that are too many for its own row.
+//! Pages: rows for handled seqs that are too many for the watermark's own row.
 //!
-//! They are needed only above a floor that stands still, as when more messages are parked than a
-//! floor can name. A page holds the handled seqs of a stretch of the log; reading or writing one
-//! costs the same however many there are.
+//! Pages are needed only while a floor stands still, for example when more messages are parked than
+//! a floor can name. A page holds the handled seqs of a stretch of the log; reading or writing a
+//! page costs the same however many pages there are.
 
 use std::{fmt, str::FromStr};
 
 use crate::Seq;
 
-/// The handled seqs of one shard between `number * SEQS` and the next page, as a store keeps them.
+/// The handled seqs of one shard from `number * SEQS` to the next page, in the form that a store
+/// keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LanePage {
-    /// Which page.
+    /// The number of the page.
     pub number: i64,
     /// The seqs as text: distances from the page's first seq and from each other.
     pub seqs: String,
 }
 
 impl LanePage {
-    /// Seqs in a page, handled or not. Part of what is stored: never changed.
+    /// Seqs in a page, handled or not. Part of the stored format: never changed.
     pub const SEQS: Seq = 4096;
 }
 
@@ -38,7 +39,7 @@ pub struct PageRange {
 }
 
 impl PageRange {
-    /// Whether the page is one of them.
+    /// Whether the page is in the range.
     #[must_use]
     pub fn contains(&self, number: i64) -> bool {
         (self.first..=self.last).contains(&number)

@@ -1,22 +1,22 @@
-//! Messages put aside: waiting for another attempt, or given up.
+//! Parked messages: waiting for another attempt, or dead letters.
 
 use std::time::{Duration, SystemTime};
 
 use crate::{Failure, Message, MessageId, Seq};
 
-/// What a parked message waits for.
+/// The state of a parked message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParkState {
-    /// Another attempt, or for the parked messages of its key before it.
+    /// The message waits for another attempt, or behind an earlier parked message of its key.
     Retrying,
-    /// A person: it will not be retried by itself. It may or may not hold back its key.
+    /// The message is a dead letter and waits for a person. It may or may not block its key.
     Dead,
-    /// Nothing: a person gave it up, by name and with a reason.
+    /// A person discarded the message, with a reason.
     Discarded,
 }
 
 impl ParkState {
-    /// The word for it in SQL, JSON and on screen.
+    /// The name of the state in SQL, JSON and on screen.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,27 +27,27 @@ impl ParkState {
     }
 }
 
-/// Puts a message aside for the first time. Settling it again for the same seq changes nothing.
+/// Parks a message for the first time. Settling it again for the same seq changes nothing.
 #[derive(Clone, Debug)]
 pub struct Park {
-    /// The whole message: the log may forget it.
+    /// The whole message, because retention may remove it from the log.
     pub message: Message,
-    /// How old the message was when it was read.
+    /// Age of the message when it was read.
     pub age: Duration,
-    /// Its place in the log, and what was learned about it.
+    /// The seq of the message, its attempts and its error.
     pub report: Repark,
 }
 
-/// What was learned about a parked message by trying it again.
+/// The result of another attempt of a parked message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repark {
-    /// Which one.
+    /// The seq of the message.
     pub seq: Seq,
     /// Definite refusals so far.
     pub attempts: u32,
-    /// Sends so far whose outcome never became known while other messages passed.
+    /// Unknown outcomes so far, each while other messages were answered.
     pub unknowns: u32,
-    /// The latest error; `None` while it only waits behind others of its key.
+    /// The latest error; `None` while the message only waits behind others of its key.
     pub failure: Option<Failure>,
     /// What happens next.
     pub next: Next,
@@ -56,11 +56,12 @@ pub struct Repark {
 /// What happens next to a parked message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Try again after the delay, by the database's clock, once it is the first of its key.
+    /// The message is tried again after the delay, by the database's clock, once it is the first of
+    /// its key.
     Retry(Duration),
-    /// Give it up; the key goes on.
+    /// The message becomes a dead letter; its key goes on.
     Dead,
-    /// Give it up; the key waits for a person.
+    /// The message becomes a dead letter; its key waits for a person.
     DeadAndBlock,
 }
 
@@ -79,26 +80,26 @@ pub struct Parked {
     pub redriven: u32,
     /// When it was enqueued, by the database's clock.
     pub enqueued_at: SystemTime,
-    /// Time since then, by the same clock.
+    /// Time since it was enqueued, by the same clock.
     pub age: Duration,
 }
 
-/// Which parked messages a person means.
+/// A filter of parked messages, for people.
 #[derive(Clone, Debug, Default)]
 pub struct ParkedFilter {
-    /// Of this route only.
+    /// Only messages of this route.
     pub route: Option<String>,
-    /// These messages only; empty is any.
+    /// Only these messages; empty selects any.
     pub ids: Vec<MessageId>,
-    /// Of this topic only.
+    /// Only messages of this topic.
     pub topic: Option<String>,
-    /// Whose latest error is of this class only.
+    /// Only messages whose latest error has this class.
     pub class: Option<String>,
-    /// Messages that are retrying, instead of dead letters.
+    /// Selects retrying messages instead of dead letters.
     pub is_retrying: bool,
 }
 
-/// A parked message as people see it.
+/// A parked message, for people.
 #[derive(Clone, Debug)]
 pub struct ParkedView {
     /// The route it failed on.
@@ -125,8 +126,8 @@ pub struct ParkedView {
     pub parked_at: String,
     /// When it got its present state, as RFC 3339 in UTC.
     pub state_at: String,
-    /// Time to the next attempt; `None` where there is none planned.
+    /// Time to the next attempt; `None` if none is planned.
     pub next_attempt_in: Option<Duration>,
-    /// Who last acted on it, and why.
+    /// The person who last redrove or discarded it, and the reason.
     pub acted: Option<(String, String)>,
 }

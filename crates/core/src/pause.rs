@@ -1,4 +1,5 @@
-//! Routes that a relay has paused, as it tells the database with its beat, so that `status` can say it.
+//! Paused routes, which a relay writes to the database with its heartbeat, so that `status` can
+//! show them.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use crate::{PauseStatus, Status};
 pub struct Pause {
     /// The route's name.
     pub route: String,
-    /// What the adapter said: one line of at most [`Pause::REASON_CHARS_MAX`] characters, without
+    /// The adapter's reason: one line of at most [`Pause::REASON_CHARS_MAX`] characters, without
     /// secrets and payloads.
     pub reason: String,
-    /// How long the route had been paused when this was told.
+    /// How long the route had been paused at the heartbeat.
     #[serde(rename = "seconds", with = "seconds")]
     pub lasted: Duration,
 }
@@ -22,7 +23,7 @@ pub struct Pause {
 impl Pause {
     /// Longest reason, in characters.
     pub const REASON_CHARS_MAX: usize = 200;
-    /// Most pauses that one relay tells.
+    /// Most pauses that one heartbeat carries.
     pub const PAUSES_MAX: usize = 64;
 
     /// A pause; the reason becomes one line and is shortened.
@@ -33,15 +34,15 @@ impl Pause {
         Self { route: route.into(), reason, lasted }
     }
 
-    /// The text that stores keep; the first [`Pause::PAUSES_MAX`] of them.
+    /// The text that stores keep; it holds the first [`Pause::PAUSES_MAX`] pauses.
     #[must_use]
     pub fn to_text(pauses: &[Self]) -> String {
         let pauses = &pauses[..pauses.len().min(Self::PAUSES_MAX)];
         serde_json::to_string(pauses).unwrap_or_else(|_| "[]".to_owned())
     }
 
-    /// What [`to_text`](Self::to_text) wrote. A text of another version that cannot be read is no
-    /// pause: it is for people, and nothing depends on it.
+    /// Parses a text of [`to_text`](Self::to_text). An unreadable text of another version gives no
+    /// pauses: they are for people only, and nothing depends on them.
     #[must_use]
     pub fn from_text(text: &str) -> Vec<Self> {
         serde_json::from_str(text).unwrap_or_default()
@@ -49,8 +50,8 @@ impl Pause {
 }
 
 impl Status {
-    /// Takes in what a relay that is there said `seconds_ago`: of several pauses of a route, the
-    /// longest is told.
+    /// Adds the pauses of a live relay's heartbeat of `seconds_ago`; of several pauses of a route,
+    /// the longest is kept.
     pub fn add_pauses(&mut self, relay: &str, pauses: &[Pause], seconds_ago: f64) {
         for pause in pauses {
             let seconds = pause.lasted.as_secs_f64() + seconds_ago.max(0.0);

@@ -1,9 +1,9 @@
 //! How far a shard has read, exact under concurrent commits.
 //!
-//! A store hands out `seq` before commit, so "everything up to seq 40" is not a fact one can ever
-//! state: a transaction that drew 38 may still be open. What *can* be stated is "everything up to
-//! seq 40 **that snapshot S sees**". A position is a short list of such statements, one per stretch
-//! of the log:
+//! A store hands out `seq` before commit, so the statement "all rows up to seq 40 have been read"
+//! can never be made: a transaction that drew 38 may still be open. The statement "all rows up to
+//! seq 40 **that snapshot S sees** have been read" can be made. A position is a short list of such
+//! statements, one per stretch of the log:
 //!
 //! ```text
 //! steps:   [(seq 40, S2), (seq 90, S1)]
@@ -11,22 +11,22 @@
 //!          rows 41..=90 that S1 sees have been passed, nothing above 90 has.
 //! ```
 //!
-//! A fetch returns, in `seq` order, committed rows that the position does not cover; having handled
-//! them up to seq `m` under the fetch's own snapshot, the position becomes
-//! [`passed`](Position::passed)`(m, snapshot)`. Normally that is one step. A second one exists only
-//! while a reader pages through more late rows than fit in one batch.
+//! A fetch returns, in `seq` order, committed rows that the position does not cover. Once the rows
+//! up to seq `m` are handled under the fetch's own snapshot, the position becomes
+//! [`passed`](Position::passed)`(m, snapshot)`. Normally that is one step. A second step exists
+//! only while a reader pages through more late rows than fit in one batch.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// Place of a message in the log; handed out before commit, so not the order of commits.
+/// The number of a message in the log; handed out before commit, so it is not the order of commits.
 pub type Seq = i64;
 
-/// The store's own name for "which transactions had committed"; opaque outside the store. Stores
+/// The store's description of the transactions that had committed; opaque outside the store. Stores
 /// whose `seq` order is commit order (SQLite) leave it empty.
 pub type Snapshot = Arc<str>;
 
-/// The store's own name for the moment at which something was settled; opaque outside the store, and
-/// empty where `Snapshot` is.
+/// The store's description of the moment of a settlement; opaque outside the store, and empty if
+/// `Snapshot` is.
 pub type Horizon = Arc<str>;
 
 /// "Every row above the previous step's seq, up to `seq`, that `snapshot` sees has been passed."
@@ -34,7 +34,7 @@ pub type Horizon = Arc<str>;
 pub struct Step {
     /// Highest seq this statement covers.
     pub seq: Seq,
-    /// Which transactions it covers there.
+    /// The transactions that it covers there.
     pub snapshot: Snapshot,
 }
 
@@ -64,8 +64,9 @@ impl Position {
         &self.steps
     }
 
-    /// The position after everything up to `seq` that `snapshot` sees has been handled too.
-    /// `snapshot` must be younger than every snapshot of this position, as that of a later fetch is.
+    /// The position after all rows up to `seq` that `snapshot` sees have been handled too.
+    /// `snapshot` must be younger than every snapshot of this position, as the snapshot of a later
+    /// fetch is.
     #[must_use]
     pub fn passed(&self, seq: Seq, snapshot: &Snapshot) -> Self {
         let mut steps = vec![Step { seq, snapshot: snapshot.clone() }];

@@ -1,4 +1,4 @@
-//! When a refused message is tried again, and when it is given up.
+//! When a refused message is tried again, and when it becomes a dead letter.
 
 use std::time::Duration;
 
@@ -30,21 +30,22 @@ pub enum OnDead {
     Block,
 }
 
-/// When a message the broker refuses is tried again, and when it becomes a dead letter.
+/// When a message that the broker refuses is tried again, and when it becomes a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Delays between attempts.
     pub backoff: Backoff,
-    /// Refusals after which the message is a dead letter; at least 1.
+    /// Refusals after which the message becomes a dead letter; at least 1.
     pub attempts_max: u32,
-    /// Age after which a refused message is a dead letter whatever its attempts; `None` is never.
+    /// Age after which a refused message becomes a dead letter whatever its attempts; `None` for
+    /// never.
     pub age_max: Option<Duration>,
-    /// What a dead letter does to its key.
+    /// Whether a dead letter blocks its key.
     pub on_dead: OnDead,
 }
 
 impl RetryPolicy {
-    /// Whether a message refused `attempts` times at this age is given up.
+    /// Whether a message that was refused `attempts` times at this age becomes a dead letter.
     #[must_use]
     pub fn gives_up(&self, attempts: u32, age: Duration) -> bool {
         attempts >= self.attempts_max || self.age_max.is_some_and(|max| age >= max)

@@ -16,21 +16,20 @@ pub const SHARDS_MAX: u16 = 256;
 /// A named path from topics to one broker, as the store knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSpec {
-    /// Unique in the database: leases, positions and parked messages belong to it.
+    /// The name, unique in the database: leases, positions and parked messages belong to it.
     pub name: String,
-    /// A message belongs to the route if any of these matches its topic.
+    /// The route takes a message if one of these patterns matches its topic.
     pub topics: Vec<TopicPattern>,
-    /// How many leases the route is split into; 1 keeps the order of the log where the
-    /// broker keeps the order of a call.
+    /// The number of shards; 1 keeps the order of the log if the broker keeps the order of a call.
     pub shards: u16,
 }
 
 /// One part of a route: the keys whose bucket modulo `of` is `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shard {
-    /// Counted from 0.
+    /// The index of the shard, counted from 0.
     pub index: u16,
-    /// How many there are.
+    /// The number of shards.
     pub of: u16,
 }
 
@@ -51,8 +50,8 @@ impl fmt::Display for Shard {
     }
 }
 
-/// The bucket of a message: the first 16 bits of the MD5 of its key (a function every database has
-/// or can be spared from having), or of its seq where there is no key.
+/// The bucket of a message: the first 16 bits of the MD5 of its key, which every database can
+/// compute or need not, or the seq modulo [`BUCKETS`] if there is no key.
 #[must_use]
 pub fn bucket(key: Option<&str>, seq: Seq) -> u32 {
     match key {
@@ -66,7 +65,8 @@ pub fn bucket(key: Option<&str>, seq: Seq) -> u32 {
     }
 }
 
-/// Matches topics: `*` stands for any run of characters, dots included; everything else for itself.
+/// A pattern of topics: `*` matches any run of characters, dots included; every other character
+/// matches itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TopicPattern(String);
 

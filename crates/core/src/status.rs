@@ -1,14 +1,13 @@
-//! What people and monitors ask a store. No number here needs a scan of a big table.
+//! The status of a store, for people and monitors. No number here needs a scan of a big table.
 
 use serde::Serialize;
 
-/// A cheap picture of everything.
+/// The status of routes and relays.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
-    /// Every route the database knows, and every name that parked messages belong to though no such
-    /// route is registered any more.
+    /// Every registered route, and every removed route that still has parked messages.
     pub routes: Vec<RouteStatus>,
-    /// Every relay that was there lately.
+    /// Every relay with a recent heartbeat.
     pub relays: Vec<RelayStatus>,
     /// Topics among the newest messages (up to 10,000) that no route matches.
     pub unrouted: Vec<UnroutedTopic>,
@@ -17,11 +16,11 @@ pub struct Status {
     pub rewinds: Vec<RewindStatus>,
 }
 
-/// Most rewinds that [`Status::rewinds`] tells of.
+/// Most entries of [`Status::rewinds`].
 pub const REWINDS_MAX: u32 = 20;
 
-/// One time at which the log was found to have gone back in time: a standby was promoted, a backup
-/// restored, a file replaced. Messages enqueued before may be gone from this database.
+/// A rewind: a relay found that the log had gone back in time, because a standby was promoted, a
+/// backup restored or a file replaced. Messages enqueued before may be gone from this database.
 #[derive(Clone, Debug, Serialize)]
 pub struct RewindStatus {
     /// The route on which it was noticed.
@@ -37,32 +36,31 @@ pub struct RewindStatus {
 pub struct RouteStatus {
     /// Its name.
     pub name: String,
-    /// Whether the route is registered. If not, it was removed while messages of it were retrying or
-    /// dead: nothing is delivered for it, and only the counts of those messages are set.
+    /// Whether the route is registered. If not, it was removed while it had retrying messages or
+    /// dead letters: no relay delivers them, and only their counts are set.
     pub registered: bool,
     /// Its topic patterns.
     pub topics: Vec<String>,
     /// Its leases, one per shard.
     pub leases: Vec<LeaseStatus>,
-    /// Upper bound of messages not yet passed: the distance in the log, other routes' topics
-    /// included, measured from the shard that is furthest behind.
+    /// Upper bound of messages not yet passed: the distance in the log from the shard that is
+    /// furthest behind, including messages of other routes.
     pub pending: u64,
     /// Age in seconds of the oldest message of the route not yet passed; 0 when there is none.
     pub oldest_pending_age_seconds: f64,
-    /// Parked messages waiting for another attempt, or behind another of their key (counted up to
-    /// 10,000).
+    /// Parked messages that wait for another attempt, or behind a parked message of their key
+    /// (counted up to 10,000).
     pub retrying: u64,
-    /// Seconds for which the oldest of them has been retrying, since it was parked or redriven; 0
-    /// when there is none.
+    /// Seconds since the oldest retrying message was parked or redriven; 0 when there is none.
     pub oldest_retrying_age_seconds: f64,
     /// Dead letters (counted up to 10,000).
     pub dead: u64,
-    /// Why the route is paused, where a relay that is there has paused it.
+    /// Why the route is paused, if a live relay has paused it.
     pub paused: Option<PauseStatus>,
 }
 
 impl RouteStatus {
-    /// A route that is not registered, of which messages are left.
+    /// The status of a removed route that still has messages.
     #[must_use]
     pub fn unregistered(name: String) -> Self {
         Self {
@@ -86,10 +84,10 @@ impl RouteStatus {
     }
 }
 
-/// Why a route is paused, as the relay that serves it said with its latest beat.
+/// Why a route is paused, from the latest heartbeat of the relay that serves it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PauseStatus {
-    /// What the broker's adapter said, in one line.
+    /// The adapter's reason, in one line.
     pub reason: String,
     /// How long the route has been paused, in seconds.
     pub seconds: f64,
@@ -102,13 +100,13 @@ pub struct PauseStatus {
 pub struct LeaseStatus {
     /// The shard, counted from 0.
     pub shard: u16,
-    /// Who holds it, where someone does.
+    /// The relay that holds the lease, if any.
     pub relay: Option<String>,
-    /// How often it changed hands.
+    /// The epoch of the lease.
     pub epoch: i64,
     /// Highest seq passed.
     pub seq: i64,
-    /// Seconds until it expires, where someone holds it.
+    /// Seconds until the lease expires, if a relay holds it.
     pub expires_in_seconds: Option<f64>,
 }
 
@@ -117,19 +115,19 @@ pub struct LeaseStatus {
 pub struct RelayStatus {
     /// The process's identity.
     pub id: String,
-    /// What people call it.
+    /// The relay's name.
     pub name: String,
-    /// Its version.
+    /// The version of its program.
     pub version: String,
-    /// Seconds since it was last heard of.
+    /// Seconds since its last heartbeat.
     pub seen_seconds_ago: f64,
 }
 
-/// Messages that go nowhere until someone adds a route. They are kept.
+/// A topic that no route matches. Its messages are kept until a route matches them.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnroutedTopic {
     /// The topic.
     pub topic: String,
-    /// How many of the newest messages have it.
+    /// The number of its messages among the newest ones.
     pub messages: u64,
 }

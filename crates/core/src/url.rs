@@ -1,18 +1,18 @@
 //! Rules of connection URLs that stores and brokers share: characters that must be percent-encoded,
 //! and the parameters that a driver knows. No rule quotes a part of the URL that may be a secret:
-//! what follows a misplaced character may be the second half of a password.
+//! the text after a misplaced character may be the second half of a password.
 //!
-//! Nothing here connects or decodes: drivers take URLs apart by themselves.
+//! This module neither connects nor decodes: drivers parse URLs themselves.
 
 use crate::{Invalid, StoreError, StoreErrorKind};
 
 /// The least similarity (Jaro-Winkler) of a known name that is suggested for an unknown one.
 const LIKENESS_MIN: f64 = 0.8;
 
-/// The rule that a URL breaks whose user name or password holds a bare `/`, `?` or `#`: each of
-/// them ends the part of the URL that names user, password and host. The sign of it is an `@` in
+/// The rule that a URL breaks if its user name or password holds a bare `/`, `?` or `#`: each of
+/// them ends the part of the URL that names user, password and host. The sign of this is an `@` in
 /// the path, in the fragment or in the name of a parameter, or an `@` anywhere behind a port that
-/// is no number. `None` where the URL shows no such sign.
+/// is no number. `None` if the URL shows no such sign.
 #[must_use]
 pub fn misplaced_character(url: &str) -> Option<&'static str> {
     const SLASH: &str = "has a `/` before the `@`, where a path begins: in a user name or password \
@@ -43,7 +43,7 @@ pub fn misplaced_character(url: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether what stands before the path ends with a host, or with a port that is a number.
+/// Whether the authority part ends with a host, or with a port that is a number.
 fn ends_with_host(authority: &str) -> bool {
     match authority.rsplit_once(':') {
         Some((_, port)) if !port.ends_with(']') => port.bytes().all(|byte| byte.is_ascii_digit()),
@@ -51,7 +51,7 @@ fn ends_with_host(authority: &str) -> bool {
     }
 }
 
-/// What a parameter of a URL may be set to.
+/// The accepted values of a URL parameter.
 #[derive(Clone, Copy, Debug)]
 pub enum UrlValues {
     /// Any text. It may be a secret or the name of a file, and is never shown.
@@ -60,7 +60,7 @@ pub enum UrlValues {
     UpTo(u64),
     /// One of these words, in upper or lower case.
     Words(&'static [&'static str]),
-    /// Nothing: the parameter is known to other programs and cannot be honoured here, for this
+    /// No value: other programs know the parameter, but it cannot be honoured here, for this
     /// reason.
     Nothing(&'static str),
 }
@@ -68,18 +68,18 @@ pub enum UrlValues {
 /// A parameter that URLs of one database may have.
 #[derive(Clone, Copy, Debug)]
 pub struct UrlParameter {
-    /// Its spellings. The first is the one that errors suggest.
+    /// The spellings of the name. Errors suggest the first.
     pub names: &'static [&'static str],
-    /// What it may be set to.
+    /// The accepted values.
     pub values: UrlValues,
 }
 
 /// Checks decoded parameters of a URL against those that its driver knows, so that none is ignored.
 ///
 /// # Errors
-/// `url`, with the first parameter that is unknown, cannot be honoured or has a value that it does
-/// not take; the rule names what would be right. The value is shown only where the parameter takes
-/// words or numbers.
+/// Field `url`, with the first parameter that is unknown, cannot be honoured or has an invalid
+/// value; the rule names the accepted values. The value is shown only if the parameter takes words
+/// or numbers.
 pub fn check_parameters<'a>(
     given: impl IntoIterator<Item = (&'a str, &'a str)>,
     known: &[UrlParameter],
@@ -119,7 +119,7 @@ fn unknown(name: &str, value: &str, known: &[UrlParameter]) -> Invalid {
     let names: Vec<&str> = usable.clone().map(|known| known.names[0]).collect();
     let names = names.join(", ");
     let is_word = |c: char| c.is_ascii_alphanumeric() || "_-[]".contains(c);
-    // What is not like a name, or stands alone, may be a piece of a password.
+    // A text that does not look like a name, or has no value, may be a piece of a password.
     if value.is_empty() || !name.chars().all(is_word) {
         let rule = format!("has a parameter that is not like `name=value`; known: {names}");
         return Invalid::new("url", "…?…", &rule);
@@ -139,7 +139,7 @@ pub fn refused_url(invalid: &Invalid) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, "connect", message)
 }
 
-/// The candidate most like the word, if any is close enough to be meant.
+/// The candidate most similar to the word, if one is similar enough.
 fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase();
     let likeness = |candidate: &str| strsim::jaro_winkler(&word, candidate);
@@ -147,8 +147,8 @@ fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     (likeness(best) > LIKENESS_MIN).then_some(best)
 }
 
-/// Servers as `host:port`, separated by commas, with `***` for what is not one: it may be a part of
-/// a password that was written without its server, or with a comma in it.
+/// Servers as `host:port`, separated by commas, with `***` for a part that is no server: it may be
+/// part of a password without its server, or with a comma in it.
 #[must_use]
 pub fn shown_servers(list: &str) -> String {
     let shown = list.split(',').map(|server| if is_server(server.trim()) { server } else { "***" });
@@ -168,8 +168,8 @@ fn is_server(text: &str) -> bool {
     is_host && port.parse::<u16>().is_ok()
 }
 
-/// The rule that a URL breaks which names several hosts, for drivers that connect to one. `None`
-/// where it names one host or none.
+/// The rule that a URL with several hosts breaks, for drivers that connect to one host. `None` if
+/// it names one host or none.
 #[must_use]
 pub fn several_hosts(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
@@ -178,7 +178,7 @@ pub fn several_hosts(url: &str) -> Option<String> {
     hosts.contains(',').then(|| one_host(hosts))
 }
 
-/// The rule that a list of hosts breaks where one is wanted.
+/// The rule that a list of hosts breaks if only one host is allowed.
 #[must_use]
 pub fn one_host(hosts: &str) -> String {
     format!(

@@ -1,21 +1,24 @@
-//! Telling copies from news by position: exact, without a clock, bounded by what is in flight.
+//! Tells duplicates from new messages by position: exact, without a clock, and bounded by the
+//! messages in flight.
 //!
-//! Above a floor that stands still `H` grows with every message. Its oldest part then goes to pages
-//! ([`LanePage`]), which stores keep beside the watermark, so that it stays small itself.
+//! The rule holds for a consumer that handles a lane's messages one after another, in the order in
+//! which the broker acknowledged them. For each shard it keeps a floor `F`, the seqs `M` at or
+//! below the floor that have not been handled, and the seqs `H` above the floor that have been
+//! handled. A message with seq `s` has been handled if `s` is in some `H`, or if some shard that
+//! its key belongs to has `s <= F` and `s` not in `M`.
 //!
-//! The rule, for a consumer that handles a lane's messages one after another in the order in which
-//! the broker acknowledged them. Of each shard it keeps a floor `F`, the seqs `M` at or below it that
-//! have not been handled, and the seqs `H` above it that have. A message with seq `s` has been handled
-//! if `s` is in some `H`, or if some shard that its key belongs to has `s <= F` and `s` not in `M`.
+//! The rule is exact because a message's [`Floor`] covers only messages that the broker had
+//! acknowledged before the message was sent: in an ordered lane all of them come, and so are
+//! handled, before it.
 //!
-//! It is exact because a message's [`Floor`] speaks only of what the broker had acknowledged before
-//! the message was sent: in an ordered lane all of that comes, and so is handled, before it.
+//! While a floor stands still, `H` grows with every message. The oldest part of `H` then goes to
+//! pages ([`LanePage`]), which stores keep beside the watermark, so that the watermark stays small.
 //!
-//! A source that was taken back to a backup hands seqs out a second time, and nobody may have told
-//! its log to take another name. So a watermark also keeps when the latest message that was handled
-//! had been written. A copy was handled, so it was written no later than that; what stands where
-//! something was handled and was written later is no copy. Clocks are compared with themselves only,
-//! and only to find this out.
+//! A source that was restored from a backup hands out seqs a second time, perhaps without another
+//! name for its log. So a watermark also keeps the time at which the latest handled message was
+//! written. A copy of a handled message was written no later than that. So a message at a handled
+//! seq that was written later is not a copy. Only times of the same source's clock are compared,
+//! and only for this check.
 
 mod mark;
 
@@ -29,16 +32,16 @@ use std::{
 use self::mark::{Mark, distances};
 use crate::{Floor, LanePage, PageRange, Seq, Shard, bucket};
 
-/// Where a message stands, as its sender says.
+/// The position of a message, as its sender reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'m> {
-    /// Its place in the log.
+    /// The seq of the message.
     pub seq: Seq,
-    /// Its key: which shards it can come from.
+    /// The key of the message, which determines the shards it can come from.
     pub key: Option<&'m str>,
-    /// What its sender knew of those before it.
+    /// The floor that the message carries.
     pub floor: &'m Floor,
-    /// When it was written, by the clock of its source; the same on every copy.
+    /// When the message was written, by the clock of its source; the same on every copy.
     pub written_at: Option<SystemTime>,
 }
 
@@ -52,31 +55,32 @@ impl Place<'_> {
 /// Whether a message has been handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// It has.
+    /// The message has been handled.
     Copy,
-    /// Another has, of the same seq: it was written later than everything that has been handled.
+    /// Another message of the same seq has been handled: this one was written later than all
+    /// handled messages.
     Reused,
-    /// It has not.
+    /// The message has not been handled.
     New {
-        /// Something later had been handled: it was parked and sent again, or the lane is not in
-        /// order.
+        /// Whether a later message had been handled: this one was parked and sent again, or the
+        /// lane is not in order.
         is_reordered: bool,
-        /// Its own floor says that it had been acknowledged before it was sent, and so did no
-        /// earlier one: the sender contradicts itself.
+        /// Whether the sender contradicts itself: the message's own floor says that it had been
+        /// acknowledged before it was sent, but no earlier floor did.
         is_impossible: bool,
     },
 }
 
-/// What has been handled of one log in one lane.
+/// The handled messages of one log in one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watermark {
-    /// One for every shard of every layout that messages came from; few.
+    /// One mark for every shard of every layout that messages came from; there are few.
     marks: Vec<Mark>,
-    /// When the latest message that was handled had been written, in microseconds of Unix time.
+    /// When the latest handled message was written, in microseconds of Unix time.
     latest: Option<u64>,
 }
 
-/// Pages of a shard that are to be read.
+/// Pages of a shard to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagesWanted {
     /// The shard.
@@ -85,19 +89,19 @@ pub struct PagesWanted {
     pub numbers: Vec<i64>,
 }
 
-/// Handled seqs that a watermark gave up, to be put into pages.
+/// Handled seqs that a watermark moves to pages.
 #[derive(Clone, Debug)]
 pub struct Overflow {
-    /// Those of their pages that may be there already: read them before they are written.
+    /// The pages of these seqs that may exist already: read them before writing.
     pub there: PagesWanted,
     pages: BTreeMap<i64, BTreeSet<Seq>>,
 }
 
 impl Overflow {
-    /// The pages as they are to be written, given those that were there.
+    /// The pages to write, merged with the existing ones.
     ///
     /// # Errors
-    /// When one that was there cannot be read.
+    /// When an existing page cannot be parsed.
     pub fn into_pages(mut self, there: &[LanePage]) -> Result<Vec<LanePage>, String> {
         for page in there {
             self.pages.entry(page.number).or_default().append(&mut mark::page_seqs(page)?);
@@ -107,8 +111,8 @@ impl Overflow {
 }
 
 impl Watermark {
-    /// Pages that must be [`read`](Self::read) before these places are judged and recorded: those of
-    /// their seqs, and of the seqs that their floors call missing, where pages may hold them.
+    /// Pages that must be [`read`](Self::read) before these places are judged and recorded: the
+    /// pages of their seqs, and of the missing seqs of their floors, if pages may hold them.
     #[must_use]
     pub fn wanted(&self, places: &[&Place<'_>]) -> Vec<PagesWanted> {
         let of_mark = |mark: &Mark| {
@@ -125,10 +129,10 @@ impl Watermark {
         self.marks.iter().map(of_mark).filter(|wanted| !wanted.numbers.is_empty()).collect()
     }
 
-    /// Takes in the pages that were wanted, as far as they are there.
+    /// Adds the existing ones of the wanted pages.
     ///
     /// # Errors
-    /// When one cannot be read.
+    /// When a page cannot be parsed.
     pub fn read(&mut self, wanted: &PagesWanted, pages: &[LanePage]) -> Result<(), String> {
         let own = self.own(wanted.shard);
         own.pages.extend(wanted.numbers.iter().map(|number| (*number, BTreeSet::new())));
@@ -138,8 +142,8 @@ impl Watermark {
         Ok(())
     }
 
-    /// Gives up handled seqs where it keeps too many: they must be written to pages in the same
-    /// transaction as this.
+    /// Removes handled seqs from shards that have too many. The caller must write them to pages in
+    /// the same transaction as the watermark.
     pub fn overflow(&mut self) -> Vec<Overflow> {
         let mut all = Vec::new();
         for mark in &mut self.marks {
@@ -159,14 +163,14 @@ impl Watermark {
         all
     }
 
-    /// Pages that floors have passed as a whole: they can be removed.
+    /// Pages that a floor has passed as a whole, which can be removed.
     #[must_use]
     pub fn passed(&self) -> Vec<(Shard, PageRange)> {
         let of_mark = |mark: &Mark| Some((mark.shard, mark.passed()?));
         self.marks.iter().filter_map(of_mark).collect()
     }
 
-    /// Notes that pages of the shard were removed; `next` is the first that may be left.
+    /// Records that pages of the shard were removed; `next` is the first that may be left.
     pub fn removed(&mut self, shard: Shard, next: i64) {
         let own = self.own(shard);
         own.paged = own.paged.and_then(|PageRange { first, last }| {
@@ -188,8 +192,8 @@ impl Watermark {
         }
     }
 
-    /// Notes that the message has been handled, and raises its shard's floor to what it says, unless
-    /// it contradicts itself.
+    /// Records that the message has been handled, and raises its shard's floor to the message's
+    /// floor, unless the message contradicts itself.
     pub fn record(&mut self, place: &Place<'_>) {
         self.latest = self.latest.max(place.written_micros());
         let Place { seq, floor, .. } = *place;
@@ -207,13 +211,13 @@ impl Watermark {
         }
     }
 
-    /// Seqs it keeps one by one, without those in pages.
+    /// The number of seqs in the watermark itself, without those in pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.marks.iter().map(|mark| mark.missing.len() + mark.handled.len()).sum()
     }
 
-    /// Whether it keeps none.
+    /// Whether the watermark itself has no seqs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -224,16 +228,16 @@ impl Watermark {
             || self.owners(place).iter().any(|&index| self.marks[index].covers(place.seq))
     }
 
-    /// Whether it was written later than everything that has been handled. A copy without a key may
-    /// come in another lane than the first, so of those this says nothing.
+    /// Whether the message was written later than all handled messages. `false` for messages
+    /// without a key, because their copies may come in another lane than the first.
     fn is_later(&self, place: &Place<'_>) -> bool {
         let times = self.latest.zip(place.written_micros());
         place.key.is_some() && times.is_some_and(|(latest, written)| written > latest)
     }
 
-    /// The shards that can have sent the message: the one it came from, and those of other layouts
-    /// that its key belongs to. A key that does not even belong to its sender was changed on the way
-    /// and says nothing.
+    /// The shards that can have sent the message: the shard it came from, and the shards of other
+    /// layouts that its key belongs to. A key that does not belong to the sending shard was changed
+    /// on the way and is ignored.
     fn owners(&self, place: &Place<'_>) -> Vec<usize> {
         let sender = place.floor.shard;
         let is_resharded = self.marks.iter().any(|mark| mark.shard.of != sender.of);
@@ -262,10 +266,10 @@ fn is_impossible(place: &Place<'_>) -> bool {
     place.seq <= place.floor.seq && !place.floor.missing.contains(&place.seq)
 }
 
-/// `0of4/123/17,12/1x9,30;1of4/…;@1763312345000000`: per shard its floor, what is missing and what is
-/// handled, and after another `/` which pages hold more of those; last, when the latest was written. Seqs
-/// are distances: of the missing from 0 and from each other, of the handled from the floor and from each
-/// other; `x9` is nine more in a row.
+/// `0of4/123/17,12/1x9,30;1of4/…;@1763312345000000`: per shard its floor, the missing seqs and the
+/// handled seqs, and after another `/` the pages that hold more handled seqs; last, the time at
+/// which the latest message was written. Seqs are distances: missing seqs from 0 and from each
+/// other, handled seqs from the floor and from each other; `x9` is nine more in a row.
 impl fmt::Display for Watermark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, mark) in self.marks.iter().enumerate() {

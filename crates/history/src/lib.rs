@@ -1,13 +1,13 @@
-//! What happened to messages, and what that says about the promises: one checker, shared by the
-//! simulator, the conformance suites, the end-to-end tests and `posthaste verify`.
+//! The history checker: records the life of messages and reports broken promises. The simulator,
+//! the conformance suites, the end-to-end tests and `posthaste verify` share it.
 //!
-//! Record what the application did with each message, what arrived, what operators did and what
-//! consumers did, each as it happens. Then [`check`](History::check) derives what was lost, what nobody
-//! sent, what came twice and why, what came out of its key's order, what was tried after it had been
-//! discarded, and whose effects did not happen exactly once. A recorder tells as much as it knows:
-//! what it does not tell is not judged.
+//! Record the transactions of applications, the arrivals at the broker, the decisions of operators
+//! and the effects at consumers, each as it happens. Then [`check`](History::check) reports lost
+//! messages, messages that were never committed, duplicates and their cause, messages out of their
+//! key's order, attempts after a discard, and messages whose effects did not happen exactly once. A
+//! recorder may leave records out: facts that are not recorded are not checked.
 //!
-//! One history is that of one route: fan-out to two brokers is two histories of the same commits.
+//! A history covers one route: fan-out to two brokers is two histories of the same commits.
 
 mod report;
 #[cfg(test)]
@@ -22,13 +22,13 @@ pub use report::{Breach, Effect, Reordered, Report};
 /// Why a message may arrive again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// A relay died between sending it and writing that down.
+    /// A relay died between sending the message and settling it.
     Crash,
-    /// Nobody knows whether an attempt, or the note about it, took effect.
+    /// It is unknown whether an attempt, or its settlement, took effect.
     UnknownOutcome,
-    /// Another relay took the shard from one that still lived.
+    /// Another relay took over the shard of a relay that still lived.
     TakeOver,
-    /// A person sent a dead letter again.
+    /// A person redrove a dead letter.
     Redrive,
     /// The database went back in time.
     Rewind,
@@ -37,7 +37,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The word for it in reports.
+    /// The name of the cause in reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -55,11 +55,11 @@ impl Cause {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     sent: HashMap<MessageId, Sent>,
-    /// Everything that arrived, repetitions included, with the cause told for a repetition.
+    /// All arrivals, repetitions included, with the recorded cause of a repetition.
     received: Vec<(MessageId, Option<Cause>)>,
-    /// Those that arrived at least once.
+    /// Messages that arrived at least once.
     arrived: HashSet<MessageId>,
-    /// Causes told and not used up by a repetition yet.
+    /// Recorded causes that no repetition has used yet.
     causes: HashMap<MessageId, Vec<Cause>>,
     explains: bool,
     /// Attempts that have not brought an arrival yet.
@@ -68,7 +68,7 @@ pub struct History {
     refusals: HashMap<MessageId, u32>,
     /// Dead letters, and the refusals they claim.
     dead: BTreeMap<MessageId, u32>,
-    /// Dead letters and discarded ones: accounted for, though they never arrived.
+    /// Dead letters and discarded messages, which need not arrive.
     set_aside: HashSet<MessageId>,
     discarded: HashSet<MessageId>,
     /// Attempts begun after the discard was acknowledged.
@@ -77,21 +77,21 @@ pub struct History {
     consumers: BTreeMap<String, Acts>,
 }
 
-/// What one consumer did.
+/// The records of one consumer.
 #[derive(Clone, Debug, Default)]
 struct Acts {
     /// Effects that took place.
     acted: HashMap<MessageId, u32>,
-    /// Given up by the consumer.
+    /// Messages that the consumer gave up.
     set_aside: HashSet<MessageId>,
-    /// May take effect more than once.
+    /// Messages that may take effect more than once.
     may_repeat: HashSet<MessageId>,
 }
 
 #[derive(Clone, Debug)]
 struct Sent {
     key: Option<String>,
-    /// Place among everything recorded as sent: per key, the order of commits.
+    /// Number among all messages recorded as sent: per key, the order of commits.
     place: usize,
     fate: Fate,
 }
@@ -104,14 +104,15 @@ enum Fate {
 }
 
 impl History {
-    /// A history whose recorder tells every reason for a repetition: one without breaks a promise.
+    /// A history whose recorder records every cause of a repetition: a repetition without a cause
+    /// breaks a promise.
     #[must_use]
     pub fn explaining() -> Self {
         Self { explains: true, ..Self::default() }
     }
 
-    /// Messages of a transaction that committed. Of one key, record them in the order of their
-    /// commits; what writers of different keys do at the same time may be recorded either way.
+    /// Records messages of a transaction that committed. Record messages of one key in the order of
+    /// their commits; concurrent commits of different keys may be recorded in any order.
     pub fn committed<'a>(&mut self, messages: impl IntoIterator<Item = &'a Message>) {
         self.sent(messages, Fate::Committed);
     }
@@ -134,8 +135,8 @@ impl History {
         }
     }
 
-    /// An attempt to deliver a message begins. Recorders that see arrivals only leave this out; then
-    /// an attempt counts as begun when it arrives.
+    /// Records that an attempt to deliver a message begins. A recorder that sees only arrivals
+    /// leaves this out; an attempt then counts as begun when the message arrives.
     pub fn started(&mut self, id: MessageId) {
         *self.started.entry(id).or_default() += 1;
         self.attempted(id);
@@ -161,7 +162,7 @@ impl History {
         self.received.push((id, cause));
     }
 
-    /// From now on the message may arrive once more than before, for this reason.
+    /// Records that the message may arrive one more time, for this cause.
     pub fn may_repeat(&mut self, id: MessageId, cause: Cause) {
         self.causes.entry(id).or_default().push(cause);
     }
@@ -171,29 +172,31 @@ impl History {
         *self.refusals.entry(id).or_default() += 1;
     }
 
-    /// A message that became a dead letter or was discarded: it need not arrive, and if it is sent
-    /// again it need not keep its key's order.
+    /// Records that a message became a dead letter or was discarded: it need not arrive, and if it
+    /// is sent again it need not keep its key's order.
     pub fn set_aside(&mut self, id: MessageId) {
         self.set_aside.insert(id);
     }
 
-    /// A message that became a dead letter and is said to have been refused so often: as
-    /// [`set_aside`](Self::set_aside), and held against what was [`refused`](Self::refused).
+    /// Records a dead letter and the number of refusals that it claims: the same as
+    /// [`set_aside`](Self::set_aside), and the number is compared with the recorded
+    /// [`refused`](Self::refused).
     pub fn dead(&mut self, id: MessageId, refusals: u32) {
         self.set_aside(id);
         let claimed = self.dead.entry(id).or_default();
         *claimed = refusals.max(*claimed);
     }
 
-    /// A person gave the message up, and has been told so: no attempt begins after this.
+    /// Records that a person discarded the message and the discard was confirmed: no attempt may
+    /// begin after this.
     pub fn discarded(&mut self, id: MessageId) {
         self.set_aside(id);
         self.discarded.insert(id);
     }
 
-    /// The database went back in time, and messages that it does not keep are gone: they need not
-    /// arrive any more, and those that do need not keep their key's order. Nor does it remember what
-    /// was discarded, or sent: everything may arrive once more.
+    /// Records that the database went back in time. Messages that it lost need not arrive any more,
+    /// and if they do, they need not keep their key's order. The database has also forgotten
+    /// discards and deliveries: every message may arrive once more.
     pub fn rewound(&mut self, keeps: impl Fn(MessageId) -> bool) {
         let gone = self.sent.keys().copied().filter(|id| !keeps(*id));
         self.set_aside.extend(gone);
@@ -203,14 +206,15 @@ impl History {
         }
     }
 
-    /// Everything sent so far may take effect once more at this consumer: the database went back in
-    /// time, and sends what it has forgotten to have sent under another log's name.
+    /// Records that every message sent so far may take effect once more at this consumer: the
+    /// database went back in time, and sends forgotten messages again under another name of the
+    /// log.
     pub fn consumer_may_repeat(&mut self, consumer: &str) {
         let acts = self.consumers.entry(consumer.to_owned()).or_default();
         acts.may_repeat.extend(self.sent.keys());
     }
 
-    /// A consumer that must act on everything that arrives, exactly once.
+    /// Adds a consumer at which every arriving message must take effect exactly once.
     pub fn consumer(&mut self, name: &str) {
         self.consumers.entry(name.to_owned()).or_default();
     }
@@ -239,7 +243,7 @@ impl History {
         self.lost().next().is_none()
     }
 
-    /// What the records say.
+    /// The report on all records.
     #[must_use]
     pub fn check(&self) -> Report {
         let mut report = Report { explains: self.explains, ..Report::default() };
@@ -284,7 +288,7 @@ impl History {
         ids.filter(|id| !self.arrived.contains(id) && !self.set_aside.contains(id))
     }
 
-    /// In the order they were sent; what never was comes last.
+    /// In the order in which the messages were sent; messages that were never sent come last.
     fn in_order(&self, ids: impl Iterator<Item = MessageId>) -> Vec<MessageId> {
         let place = |id: &MessageId| self.sent.get(id).map_or(usize::MAX, |sent| sent.place);
         let mut ids: Vec<MessageId> = ids.collect();
@@ -303,7 +307,8 @@ impl History {
             let effects = |ids: Vec<MessageId>| {
                 ids.into_iter().map(|id| Effect { consumer: consumer.clone(), id })
             };
-            // What was discarded may still land, and a consumer that was told so may ignore it.
+            // A discarded message may still arrive, and a consumer that knows of the discard may
+            // ignore it.
             let is_excused =
                 |id: &MessageId| acts.set_aside.contains(id) || self.discarded.contains(id);
             let is_missing = |id: &MessageId| !acts.acted.contains_key(id) && !is_excused(id);

@@ -1,4 +1,4 @@
-//! What became of everything, and which promises that breaks.
+//! The report of the history checker: counts, violations, and the broken promises.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,36 +6,36 @@ use posthaste_core::MessageId;
 
 use crate::Cause;
 
-/// What became of everything.
+/// The result of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Messages that were committed.
     pub committed: usize,
     /// Different messages that arrived, among those sent.
     pub received: usize,
-    /// Committed, neither arrived nor set aside, in the order they were sent.
+    /// Committed messages that neither arrived nor were set aside, in the order they were sent.
     pub lost: Vec<MessageId>,
-    /// Arrived, though rolled back or never sent; one entry per arrival.
+    /// Messages that arrived although they were rolled back or never sent; one entry per arrival.
     pub phantom: Vec<MessageId>,
-    /// Arrived again; one entry per repetition.
+    /// Messages that arrived again; one entry per repetition.
     pub duplicated: Vec<MessageId>,
-    /// How many of those were told to be possible, by the reason told.
+    /// Numbers of repetitions with a recorded cause, by cause.
     pub causes: BTreeMap<Cause, usize>,
-    /// Those of them that no reason was told for.
+    /// Repetitions without a recorded cause.
     pub unexplained: Vec<MessageId>,
     /// First arrivals behind a later message of their key.
     pub reordered: Vec<Reordered>,
-    /// Tried after a person had given them up; one entry per attempt.
+    /// Messages that were tried after a person had discarded them; one entry per attempt.
     pub after_discard: Vec<MessageId>,
-    /// Dead letters that claim more refusals than there were: something else was counted.
+    /// Dead letters that claim more refusals than were recorded.
     pub overcounted: Vec<MessageId>,
     /// Different messages that took effect, summed over consumers.
     pub effects: usize,
-    /// Arrived, and did not take effect.
+    /// Messages that arrived but did not take effect.
     pub effects_missing: Vec<Effect>,
-    /// Took effect more than once.
+    /// Messages that took effect more than once.
     pub effects_repeated: Vec<Effect>,
-    /// Took effect, though they never arrived.
+    /// Messages that took effect although they never arrived.
     pub effects_unasked: Vec<Effect>,
     /// Whether every repetition should have a cause.
     pub(crate) explains: bool,
@@ -52,7 +52,7 @@ pub struct Reordered {
     pub later: MessageId,
 }
 
-/// What a message did, or should have done, at a consumer.
+/// The effect of a message at a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
     /// The consumer.
@@ -64,21 +64,21 @@ pub struct Effect {
 /// A promise that was broken. The numbers are those of the README.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Breach {
-    /// P1: something was sent that was never committed.
+    /// P1: a message was sent that was never committed.
     Phantom,
-    /// P2: something committed was lost.
+    /// P2: a committed message was lost.
     Lost,
-    /// P2: something was tried after a person had given it up.
+    /// P2: a message was tried after a person had discarded it.
     AfterDiscard,
     /// P3: a key's messages came out of order.
     Reordered,
-    /// P4: something came twice without any reason.
+    /// P4: a message came twice without a cause.
     Unexplained,
     /// P5: an effect did not take place.
     EffectMissing,
     /// P5: an effect took place twice, or without its message.
     EffectRepeated,
-    /// P6: what was no refusal was counted as one.
+    /// P6: an outcome that was no refusal was counted as a refusal.
     Overcounted,
 }
 
@@ -98,19 +98,20 @@ impl fmt::Display for Breach {
 }
 
 impl Report {
-    /// Nothing lost, nothing that was never committed, order kept: what always holds.
+    /// Whether no message was lost, none arrived that was never committed, and order was kept: this
+    /// must always hold.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.lost.is_empty() && self.phantom.is_empty() && self.reordered.is_empty()
     }
 
-    /// Sound, and nothing came twice: what holds where nothing crashes.
+    /// Whether the history is sound and no message came twice: this must hold if nothing crashes.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_sound() && self.duplicated.is_empty()
     }
 
-    /// Every promise that was broken, as far as the recorder told enough to know; empty if all hold.
+    /// Every broken promise, as far as the records show; empty if all hold.
     #[must_use]
     pub fn breaches(&self) -> Vec<Breach> {
         let is_repeated = !self.effects_repeated.is_empty() || !self.effects_unasked.is_empty();
@@ -128,7 +129,7 @@ impl Report {
     }
 }
 
-/// One line: counts, and the first few of whatever is wrong.
+/// One line: the counts, and the first few violations.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} committed, {} received", self.committed, self.received)?;

@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The publisher: the order and its message are there together, or neither is.
+/// The publisher: the order and its message are committed together, or neither is.
 async fn place(pool: &MySqlPool, order: i64) -> Result<(), Box<dyn Error>> {
     let mut tx = pool.begin().await?;
     sqlx::query("INSERT INTO orders VALUES (?, 1999)").bind(order).execute(&mut *tx).await?;
@@ -39,7 +39,7 @@ async fn place(pool: &MySqlPool, order: i64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The dispatcher: its workers stop together, after what they have sent is answered.
+/// The dispatcher: its workers stop together, after the answers to their messages.
 async fn dispatch(pool: MySqlPool) -> Result<(), Box<dyn Error>> {
     let running = dispatcher(pool, &env::var("KAFKA_URL")?)?.spawn();
     tokio::signal::ctrl_c().await?;

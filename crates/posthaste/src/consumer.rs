@@ -1,8 +1,9 @@
 //! A consumer inside your process: a subscriber, an inbox, and handlers by event type.
 //!
-//! `runner.rs` owns the subscriber: it receives, hands out, and acknowledges what is committed.
-//! `slot.rs` handles messages, one after another; a key (or a lane, in watermark mode) always goes to
-//! the same slot, which is what keeps its order. `events.rs` is all telemetry.
+//! `runner.rs` owns the subscriber: it receives messages, gives them to slots, and acknowledges
+//! them after the commit. `slot.rs` handles messages, one after another; a key (or a lane, in
+//! watermark mode) always goes to the same slot, which keeps its order. `events.rs` holds all
+//! telemetry.
 
 mod events;
 mod handler;
@@ -20,20 +21,20 @@ pub use handler::{HandlerError, HandlerFuture};
 
 use crate::{Database, Inbox, InboxError, relay::BuildError};
 
-/// Time ids are kept, unless set otherwise: copies that come later take effect again.
+/// How long ids are kept by default: duplicates that come later take effect again.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 
-/// What ended a consumer.
+/// The error that ended a consumer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConsumerError {
-    /// The inbox cannot be used as it is; the message says what to do. Nothing was dropped: what was
-    /// not handled was not acknowledged.
+    /// The inbox cannot be used; the error says what to do. No message was dropped: unhandled
+    /// messages were not acknowledged.
     #[error(transparent)]
     Inbox(#[from] InboxError),
 }
 
-/// How a consumer works; see the builder's methods.
+/// The settings of a consumer; see the builder's methods.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     concurrency: usize,
@@ -46,8 +47,8 @@ struct Settings {
     drain: Duration,
 }
 
-/// A consumer, ready to run: every message it receives takes effect once, is acknowledged after the
-/// commit, and becomes a dead letter of the consumer if its handler keeps failing.
+/// A consumer, ready to run. Every message that it receives takes effect once and is acknowledged
+/// after the commit. A message whose handler keeps failing becomes a dead letter of the consumer.
 ///
 /// ```no_run
 /// # #[cfg(feature = "sqlite")]
@@ -80,8 +81,9 @@ pub struct Consumer<DB: Database> {
 }
 
 impl<DB: Database + 'static> Consumer<DB> {
-    /// Starts building a consumer. The subscriber's subscription should have a name, or what is not
-    /// handled when the program ends is lost; in watermark mode it must be ordered.
+    /// Starts building a consumer. Give the subscriber's subscription a name: otherwise messages
+    /// that are unhandled when the program ends are lost. In watermark mode the subscription must
+    /// be ordered.
     pub fn builder(
         pool: DB::Pool,
         inbox: Inbox<DB>,
@@ -109,41 +111,42 @@ impl<DB: Database + 'static> Consumer<DB> {
         RunningConsumer { stop, task }
     }
 
-    /// Runs until `stop` is cancelled. Then nothing is received any more, what is being handled is
-    /// finished and acknowledged, and the rest is left for the broker to give out again.
+    /// Runs until `stop` is cancelled. Then the consumer receives no more, finishes and
+    /// acknowledges the messages that are being handled, and leaves the others to the broker, which
+    /// delivers them again.
     ///
     /// # Errors
-    /// As [`ConsumerError`]. Outages of the broker and the database are waited out.
+    /// Any [`ConsumerError`]. The consumer waits for outages of the broker and the database to end.
     ///
     /// # Panics
-    /// When one of its tasks did, which a handler's panic is not: what was not handled was not
+    /// When one of its tasks panics; a panic of a handler is caught. Unhandled messages were not
     /// acknowledged.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ConsumerError> {
         runner::run(self, stop).await
     }
 }
 
-/// A consumer that runs. Dropping it lets it run on.
+/// A running consumer. Dropping this handle does not stop the consumer.
 pub struct RunningConsumer {
     stop: CancellationToken,
     task: JoinHandle<Result<(), ConsumerError>>,
 }
 
 impl RunningConsumer {
-    /// Stops receiving, waits for what is being handled (at most [`ConsumerBuilder::drain`]) and
-    /// acknowledges it.
+    /// Stops receiving, waits for the messages that are being handled (at most
+    /// [`ConsumerBuilder::drain`]) and acknowledges them.
     ///
     /// # Errors
-    /// What ended the consumer, if it ended before; a panic of its task is a panic here.
+    /// The error that ended the consumer, if it ended before; a panic of its task is a panic here.
     pub async fn shutdown(self) -> Result<(), ConsumerError> {
         self.stop.cancel();
         self.finished().await
     }
 
-    /// Waits until it ends by itself, which only an error makes it do.
+    /// Waits until the consumer ends by an error.
     ///
     /// # Errors
-    /// What ended it; a panic of its task is a panic here.
+    /// The error that ended the consumer; a panic of its task is a panic here.
     pub async fn finished(self) -> Result<(), ConsumerError> {
         self.task.await.unwrap_or_else(|error: JoinError| match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -151,7 +154,7 @@ impl RunningConsumer {
         })
     }
 
-    /// Ends it at once, as a crash would: what is being handled is rolled back.
+    /// Ends the consumer at once, as a crash would: transactions of handlers are rolled back.
     pub fn kill(self) {
         self.task.abort();
     }
@@ -168,8 +171,8 @@ pub struct ConsumerBuilder<DB: Database> {
 }
 
 impl<DB: Database + 'static> ConsumerBuilder<DB> {
-    /// Handles messages of this event type. The handler works on the transaction it is given; what
-    /// else it does may happen more than once.
+    /// Handles messages of this event type. The handler works on the given transaction; effects
+    /// outside the transaction may happen more than once.
     #[must_use]
     pub fn on<F>(mut self, event_type: &str, handler: F) -> Self
     where
@@ -182,10 +185,10 @@ impl<DB: Database + 'static> ConsumerBuilder<DB> {
         self
     }
 
-    /// Handles messages of this event type together: in one call as many of a transaction
-    /// ([`batch`](Self::batch)) as follow each other, in their order. So a handler can do with one
-    /// statement what [`on`](Self::on) does with one for each message. Its error is that of all of them:
-    /// they are handled again one by one.
+    /// Handles messages of this event type together: one call gets all consecutive messages of a
+    /// transaction ([`batch`](Self::batch)), in their order. So the handler needs one statement
+    /// where [`on`](Self::on) needs one for each message. If the handler fails, its messages are
+    /// handled again one by one.
     #[must_use]
     pub fn on_all<F>(mut self, event_type: &str, handler: F) -> Self
     where
@@ -204,7 +207,7 @@ impl<DB: Database + 'static> ConsumerBuilder<DB> {
         }
     }
 
-    /// Handles messages of any other type. Without it they become dead letters.
+    /// Handles messages of all other types. Without this handler they become dead letters.
     #[must_use]
     pub fn otherwise<F>(mut self, handler: F) -> Self
     where
@@ -217,25 +220,25 @@ impl<DB: Database + 'static> ConsumerBuilder<DB> {
         self
     }
 
-    /// Transactions at once, 4 by default. Messages of one key are handled one after another; in
-    /// watermark mode those of one lane.
+    /// Sets the number of concurrent transactions, 4 by default. Messages of one key (in watermark
+    /// mode: of one lane) are handled one after another.
     #[must_use]
     pub fn concurrency(mut self, transactions: usize) -> Self {
         self.settings.concurrency = transactions;
         self
     }
 
-    /// Most messages in one transaction, 1 by default. Where one of them fails, they are handled
-    /// again one by one.
+    /// Sets the most messages in one transaction, 1 by default. If one of them fails, they are
+    /// handled again one by one.
     #[must_use]
     pub fn batch(mut self, messages: usize) -> Self {
         self.settings.batch = messages;
         self
     }
 
-    /// Pauses after failures of a handler, and the number of failures after which the message becomes
-    /// a dead letter: 10, with pauses of up to 1 s first and 60 s last. Later messages of its key
-    /// (in watermark mode: of its lane) wait meanwhile.
+    /// Sets the pauses after failures of a handler, and the number of failures after which the
+    /// message becomes a dead letter. The default is 10 failures, with pauses from up to 1 s to up
+    /// to 60 s. Later messages of the key (in watermark mode: of the lane) wait meanwhile.
     #[must_use]
     pub fn retry(mut self, backoff: Backoff, attempts_max: u32) -> Self {
         self.settings.backoff = backoff;
@@ -243,42 +246,42 @@ impl<DB: Database + 'static> ConsumerBuilder<DB> {
         self
     }
 
-    /// The de-duplication window of modes by id, 7 days by default: ids are forgotten after it, and a
-    /// copy that comes later takes effect again.
+    /// Sets the de-duplication window of the modes by id, 7 days by default: ids are removed after
+    /// it, and a duplicate that comes later takes effect again.
     #[must_use]
     pub fn window(mut self, window: Duration) -> Self {
         self.settings.window = window;
         self
     }
 
-    /// The longest time after which the broker can give out a message again: its retention, or the
-    /// age of a backup it may be restored from. [`build`](Self::build) fails if the window does not
-    /// exceed it.
+    /// Sets the longest time after which the broker can deliver a message again: its retention, or
+    /// the age of a backup from which it may be restored. [`build`](Self::build) fails if the
+    /// window does not exceed it.
     #[must_use]
     pub fn redelivery_horizon(mut self, horizon: Duration) -> Self {
         self.settings.redelivery_horizon = Some(horizon);
         self
     }
 
-    /// How often it looks for redriven dead letters, 5 s by default.
+    /// Sets how often the consumer looks for redriven dead letters, 5 s by default.
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
         self.settings.poll = poll;
         self
     }
 
-    /// Longest wait for handlers when it stops, 30 s by default. What is not done then is rolled
-    /// back and comes again.
+    /// Sets the longest wait for handlers at a stop, 30 s by default. Unfinished messages are then
+    /// rolled back and come again.
     #[must_use]
     pub fn drain(mut self, drain: Duration) -> Self {
         self.settings.drain = drain;
         self
     }
 
-    /// The consumer.
+    /// Builds the consumer.
     ///
     /// # Errors
-    /// Every problem at once.
+    /// All problems at once.
     pub fn build(mut self) -> Result<Consumer<DB>, BuildError> {
         self.check();
         if !self.problems.is_empty() {
@@ -317,7 +320,7 @@ impl<DB: Database + 'static> ConsumerBuilder<DB> {
         let horizon = settings.redelivery_horizon.unwrap_or_default();
         if self.inbox.mode() != InboxMode::Watermark && settings.window <= horizon {
             let rule = format!(
-                "must exceed the broker's redelivery horizon ({horizon:?}), or late copies take \
+                "must exceed the broker's redelivery horizon ({horizon:?}), or late duplicates take \
                  effect again; watermark mode needs no window"
             );
             problem("window", format!("{:?}", settings.window), &rule);

@@ -1,4 +1,4 @@
-//! Which databases an outbox can live in, named by their sqlx types.
+//! The databases that can hold an outbox, named by their sqlx types.
 
 use std::{error::Error, future::Future, ops::DerefMut, sync::Arc};
 
@@ -49,7 +49,7 @@ pub trait Database: Sized {
     #[doc(hidden)]
     fn inbox_store(pool: Self::Pool) -> Arc<dyn InboxStore>;
 
-    /// What a handler's error means where it is one of this database's driver.
+    /// The store error for a handler's error, if that error is one of this database's driver.
     #[doc(hidden)]
     fn handler_error(error: Box<dyn Error + Send + Sync>) -> Option<StoreError>;
 }
@@ -60,7 +60,7 @@ pub trait Pool: Sized {
     type Database: Database<Pool = Self>;
 }
 
-/// Creates or updates Posthaste's tables. Safe when several processes do it at once; never run
+/// Creates or updates Posthaste's tables. Several processes may call it at once; nothing calls it
 /// implicitly.
 ///
 /// # Errors
@@ -69,7 +69,7 @@ pub async fn migrate<P: Pool>(pool: &P) -> Result<(), StoreError> {
     P::Database::migrate(pool).await.map(drop)
 }
 
-/// What a relay can be built on: a pool, or a store.
+/// A pool or a store on which a relay can be built.
 pub trait IntoStore {
     /// The store.
     fn into_store(self) -> Arc<dyn Store>;
@@ -88,7 +88,7 @@ impl IntoStore for posthaste_store_memory::MemoryStore {
     }
 }
 
-/// One block for each database: they differ in names only.
+/// Implements the traits for one database; the blocks differ in names only.
 macro_rules! database {
     ($feature:literal, $database:ty, $connection:ty, $pool:ty, $store:ty, $krate:ident) => {
         #[cfg(feature = $feature)]

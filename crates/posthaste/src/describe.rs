@@ -1,10 +1,10 @@
-//! Help texts and units of all metrics of the library. A test holds those of the consumer together with
-//! what its events write.
+//! Help texts and units of all metrics of the library. A test compares the consumer's list with the
+//! metrics that its events write.
 
 use metrics::{Unit, describe_counter, describe_gauge};
 
-/// Registers help text and unit of every metric that relays, consumers and brokers' adapters write, with
-/// the recorder that is installed when it is called. Call it once, after installing an exporter.
+/// Registers help text and unit of every metric of relays, consumers and broker adapters with the
+/// installed recorder. Call it once, after installing an exporter.
 pub fn describe_metrics() {
     posthaste_relay::describe_metrics();
     posthaste_wire::describe_metrics();
@@ -18,13 +18,16 @@ pub fn describe_metrics() {
 
 const CONSUMER_COUNTERS: &[(&str, &str)] = &[
     ("posthaste_inbox_handled_messages_total", "Messages that took effect."),
-    ("posthaste_inbox_duplicates_total", "Copies of messages that were dropped."),
+    ("posthaste_inbox_duplicates_total", "Duplicates that were dropped."),
     ("posthaste_inbox_reordered_total", "Messages handled after a later one, in watermark mode."),
     ("posthaste_inbox_impossible_total", "Messages whose sender contradicts itself: a bug."),
-    ("posthaste_inbox_failures_total", "Failures of handlers that are tried again, by class."),
+    (
+        "posthaste_inbox_failures_total",
+        "Handler failures after which the message is tried again, by class.",
+    ),
     ("posthaste_inbox_dead_lettered_total", "Messages that became dead letters of the consumer."),
     ("posthaste_inbox_receive_failures_total", "Times the broker could not be used."),
-    ("posthaste_inbox_purged_ids_total", "Ids of messages forgotten after their window."),
+    ("posthaste_inbox_purged_ids_total", "Message ids removed after their window."),
 ];
 
 const CONSUMER_GAUGES: &[(&str, Unit, &str)] = &[
@@ -32,7 +35,7 @@ const CONSUMER_GAUGES: &[(&str, Unit, &str)] = &[
     (
         "posthaste_inbox_oldest_id_age_seconds",
         Unit::Seconds,
-        "Age of the oldest id kept; 0 where none is.",
+        "Age of the oldest id kept; 0 if there is none.",
     ),
     (
         "posthaste_inbox_dead_letters",

@@ -1,9 +1,9 @@
-//! Typed events: the topic, type and key of a Rust type, said once.
+//! Typed events: a Rust type with its topic, event type and key.
 
 use posthaste_core::{Invalid, Message};
 use serde::Serialize;
 
-/// A type that can be enqueued as it is. Its payload is its JSON.
+/// A type that can be enqueued directly. The payload of the message is its JSON.
 ///
 /// ```
 /// #[derive(serde::Serialize)]
@@ -26,22 +26,22 @@ use serde::Serialize;
     note = "implement `posthaste::Event` for it (topic, type, key) and derive `serde::Serialize`, or pass a `posthaste::Message`"
 )]
 pub trait Event: Serialize {
-    /// Where it goes.
+    /// The topic.
     const TOPIC: &'static str;
-    /// What happened: a stable name, never derived from the Rust type.
+    /// The event type: a stable name, not derived from the name of the Rust type.
     const TYPE: &'static str;
 
-    /// What it is ordered by; `None` for no order.
+    /// The key: messages of one key keep their order. `None` for no order.
     fn key(&self) -> Option<String>;
 }
 
-/// What [`Outbox::enqueue`](crate::Outbox::enqueue) takes: a [`Message`], or a reference to an
+/// The argument of [`Outbox::enqueue`](crate::Outbox::enqueue): a [`Message`], or a reference to an
 /// [`Event`].
 pub trait IntoMessage {
     /// The message, validated.
     ///
     /// # Errors
-    /// When it breaks a limit or does not serialise.
+    /// When the message breaks a limit or the event cannot be serialised.
     fn into_message(self) -> Result<Message, Invalid>;
 }
 

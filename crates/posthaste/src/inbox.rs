@@ -1,4 +1,4 @@
-//! Handling each message once, whatever brokers and crashes do.
+//! The inbox: makes the effects of each message happen once, despite redeliveries and crashes.
 
 use std::{
     fmt,
@@ -11,12 +11,12 @@ pub use posthaste_core::{InboxError, Input};
 
 use crate::Database;
 
-/// Records what a consumer has handled in the transaction of its handler: the handler's rows, the
-/// messages it enqueues and the record are committed together, or none of them is. So a copy of a
-/// message never takes effect, and its effects are never lost.
+/// Records handled messages of a consumer in the transaction of its handler: the handler's rows,
+/// the messages it enqueues and the inbox record are committed together, or none of them is. So a
+/// duplicate of a message never takes effect, and the effects of a message are never lost.
 ///
-/// Acknowledge the message to its broker after the commit, never before. [`Consumer`](crate::Consumer)
-/// does all of it.
+/// Acknowledge the message to its broker after the commit, never before.
+/// [`Consumer`](crate::Consumer) does all of this.
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
@@ -52,19 +52,20 @@ impl<DB> fmt::Debug for Inbox<DB> {
 /// Whether a message has been handled before.
 #[must_use]
 pub enum Begun<DB: Database> {
-    /// It has not: handle it on this transaction, then commit.
+    /// The message is new: handle it on this transaction, then commit.
     New(Open<DB>),
-    /// It has: acknowledge it and do nothing.
+    /// The message has been handled: acknowledge it and do nothing.
     Duplicate,
 }
 
-/// How handling a message ended.
+/// The result of handling a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Handled<T = ()> {
-    /// It took effect.
+    /// The message took effect.
     Done(T),
-    /// It had been handled before, or by another at the same time; nothing was kept of this attempt.
+    /// The message had been handled before, or by another replica at the same time; this attempt
+    /// left nothing.
     Duplicate,
 }
 
@@ -74,22 +75,22 @@ pub enum HandleError<E> {
     /// The inbox failed.
     #[error(transparent)]
     Inbox(#[from] InboxError),
-    /// The handler failed; everything it did on the transaction is undone.
+    /// The handler failed; its transaction is rolled back.
     #[error("the handler failed: {0}")]
     Handler(E),
 }
 
 impl<DB: Database> Inbox<DB> {
-    /// An inbox for a consumer, by message id: two consumers of different names both handle a
-    /// message. A second replica that gets the same message waits for the first. A name has 1 to 255
-    /// bytes; any other is refused when a message is.
+    /// An inbox for a consumer, by message id. Two consumers with different names both handle a
+    /// message. A second replica that gets the same message waits for the first. A name has 1 to
+    /// 255 bytes; the first `begin` reports an invalid name.
     #[must_use]
     pub fn new(consumer: impl Into<String>) -> Self {
         let rule = InboxRule { consumer: consumer.into(), mode: InboxMode::IdsFirst };
         Self { rule, database: PhantomData }
     }
 
-    /// The same, recording after the handler ran: nobody waits, and of two replicas that handle the
+    /// Records the id after the handler ran: no replica waits, and of two replicas that handle the
     /// same message at once one is rolled back.
     #[must_use]
     pub fn optimistic(mut self) -> Self {
@@ -97,16 +98,17 @@ impl<DB: Database> Inbox<DB> {
         self
     }
 
-    /// The same by position: no row per message and no retention, but only for messages of Posthaste
-    /// relays that are consumed in order ([`Sharing::Ordered`](crate::Sharing::Ordered)), one after
-    /// another. Anything else is refused.
+    /// Records positions instead of ids: no row per message and no window. Works only for messages
+    /// of Posthaste relays that are consumed in order
+    /// ([`Sharing::Ordered`](crate::Sharing::Ordered)), one after another; other messages are
+    /// refused.
     #[must_use]
     pub fn watermark(mut self) -> Self {
         self.rule.mode = InboxMode::Watermark;
         self
     }
 
-    /// Its consumer's name.
+    /// The consumer's name.
     #[must_use]
     pub fn consumer(&self) -> &str {
         &self.rule.consumer
@@ -120,12 +122,11 @@ impl<DB: Database> Inbox<DB> {
         self.rule.mode
     }
 
-    /// Begins a transaction in which the message can be handled, if it has not been. Takes a
-    /// reference to an [`Incoming`](crate::Incoming) or, in modes by id, a
-    /// [`MessageId`](crate::MessageId).
+    /// Begins a transaction in which a new message can be handled. Takes a reference to an
+    /// [`Incoming`](crate::Incoming) or, in the modes by id, a [`MessageId`](crate::MessageId).
     ///
     /// # Errors
-    /// As [`InboxError`]; nothing has changed.
+    /// Any [`InboxError`]; nothing has changed.
     pub async fn begin<'m>(
         &self,
         pool: &DB::Pool,
@@ -139,12 +140,12 @@ impl<DB: Database> Inbox<DB> {
         Ok(Begun::Duplicate)
     }
 
-    /// Begins a transaction in which those of the messages that have not been handled can be, in
-    /// their order: [`Open::is_new`] says which. A transaction for many messages costs little more
-    /// than one for one.
+    /// Begins a transaction in which the new ones of the messages can be handled, in their order;
+    /// [`Open::is_new`] tells which are new. A transaction for many messages costs little more than
+    /// a transaction for one.
     ///
     /// # Errors
-    /// As [`InboxError`]; nothing has changed.
+    /// Any [`InboxError`]; nothing has changed.
     pub async fn begin_all(
         &self,
         pool: &DB::Pool,
@@ -164,13 +165,15 @@ impl<DB: Database> Inbox<DB> {
         }
     }
 
-    /// Handles a message: begins, runs the handler if the message is new, and commits. An error of
-    /// the handler undoes everything. Do nothing in it that a rollback cannot undo: it may run again.
+    /// Handles a message: begins a transaction, runs the handler if the message is new, and
+    /// commits. An error of the handler rolls everything back. Do nothing in the handler that a
+    /// rollback cannot undo: it may run again.
     ///
     /// # Errors
-    /// As [`HandleError`]; nothing has changed, unless a commit failed: then it may have. A handler
-    /// that went on after a statement that made the database roll the transaction back is an error of
-    /// kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted): do not acknowledge.
+    /// Any [`HandleError`]; nothing has changed, unless a commit failed: then the message may have
+    /// taken effect. If a statement made the database roll the transaction back and the handler
+    /// went on, the error has kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted):
+    /// do not acknowledge the message.
     pub async fn handle<'m, T, E>(
         &self,
         pool: &DB::Pool,
@@ -193,8 +196,8 @@ impl<DB: Database> Inbox<DB> {
     }
 }
 
-/// A transaction in which messages are handled: a connection, and what will be recorded. Dropping it
-/// rolls back.
+/// A transaction in which messages are handled: a connection, and the messages that will be
+/// recorded. Dropping it rolls back.
 pub struct Open<DB: Database> {
     transaction: DB::Transaction,
     admitted: Admitted,
@@ -212,13 +215,14 @@ impl<DB: Database> Open<DB> {
         &self.admitted
     }
 
-    /// Records the messages and commits everything. A handler that changed nothing commits too: its
+    /// Records the messages and commits everything. Commit even if the handler changed nothing: its
     /// message is handled.
     ///
     /// # Errors
-    /// As [`InboxError`]. Of kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted) where
-    /// the database had rolled the transaction back: nothing took effect. After a commit that failed
-    /// otherwise it is not known whether it took effect; the message comes again and then it is.
+    /// Any [`InboxError`]. Kind [`NotCommitted`](posthaste_core::StoreErrorKind::NotCommitted) if
+    /// the database had rolled the transaction back: nothing took effect. After another failure of
+    /// the commit it is unknown whether the messages took effect; they come again, and the inbox
+    /// then knows.
     pub async fn commit(mut self) -> Result<Handled, InboxError> {
         let concluded = match DB::inbox(&mut self.transaction) {
             Ok(mut inbox) => self.rule.conclude(&mut *inbox, &self.admitted).await,
@@ -240,7 +244,7 @@ impl<DB: Database> Open<DB> {
         }
     }
 
-    /// Undoes everything.
+    /// Rolls the transaction back.
     pub async fn rollback(self) {
         DB::rollback(self.transaction).await;
     }

@@ -1,11 +1,14 @@
 //! Posthaste is a transactional outbox: write your rows and your messages in one database
-//! transaction, and every committed message gets to the broker, in order per key, and never one that
-//! was rolled back.
+//! transaction, and Posthaste delivers every committed message to the broker, in order per key. It
+//! never sends a message that was rolled back.
 //!
 //! - [`Outbox::enqueue`] writes messages on the connection of your open transaction.
-//! - [`Relay`] takes them to a broker, in your process or by the `posthaste relay` program.
-//! - [`Consumer`] runs your handlers on what a broker delivers; [`Inbox`] alone lets a consumer's effects happen once, however often a message comes.
-//! - [`testing`] lets your tests see what was enqueued and what would be sent.
+//! - [`Relay`] delivers them to a broker, in your process or by the `posthaste relay` program.
+//! - [`Consumer`] runs your handlers for the messages of a broker.
+//! - [`Inbox`] makes the effects of a message happen once, however often the message comes;
+//!   `Consumer` uses it.
+//! - [`testing`] lets your tests read the enqueued messages and the messages that a relay would
+//!   send.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,8 +28,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Databases are features: `postgres`, `mysql`, `sqlite`; so are brokers: `rabbitmq`, `kafka`, `nats`, `redis`,
-//! `mqtt`, `http`, `tcp`. The helpers for tests are the feature `testing`.
+//! Each database is a feature: `postgres`, `mysql`, `sqlite`. Each broker is a feature: `rabbitmq`,
+//! `kafka`, `nats`, `redis`, `mqtt`, `http`, `tcp`. The feature `testing` adds the helpers for
+//! tests.
 
 mod consumer;
 mod database;
@@ -91,7 +95,7 @@ pub mod sqlite {
     /// An inbox on SQLite.
     pub type Inbox = crate::Inbox<sqlx::Sqlite>;
 
-    /// Opens (and creates) a database file with the settings an outbox wants: write-ahead log,
+    /// Opens (and creates) a database file with the settings that an outbox needs: write-ahead log,
     /// `synchronous=FULL`, a busy timeout.
     ///
     /// # Errors
@@ -122,10 +126,10 @@ pub use posthaste_broker_redis as redis;
 /// Straight to a consumer over TCP.
 #[cfg(feature = "tcp")]
 pub use posthaste_broker_tcp as tcp;
-/// How messages look on a broker: the field `wire` of every broker's `Config`.
+/// The wire form of messages on a broker: the field `wire` of every broker's `Config`.
 pub use posthaste_wire::{Destination, Profile, Wire};
 
-/// A broker that writes one JSON object a line to standard output.
+/// A broker that writes one JSON object per line to standard output.
 #[must_use]
 pub fn stdout() -> Arc<dyn Broker> {
     Arc::new(posthaste_broker_stdout::StdoutBroker::new())

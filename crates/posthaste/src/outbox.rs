@@ -9,13 +9,14 @@ use posthaste_core::{MessageId, StoreError, StoreErrorKind};
 
 use crate::{Database, IntoMessage};
 
-/// Writes messages on the connection of an open transaction: they exist if and only if it commits.
+/// Writes messages on the connection of an open transaction: the messages exist if and only if the
+/// transaction commits.
 ///
-/// It holds nothing: no pool, no connection, no cache. Make one wherever it is handy.
+/// It holds no pool, no connection and no cache: create one wherever you need it.
 ///
-/// Writers of one key must be serialised by the application, for example by the row lock on the
-/// aggregate they update, taken before `enqueue`: that is what makes commit order and message order
-/// the same.
+/// The application must serialise the writers of one key, for example by the row lock on the
+/// aggregate they update, taken before `enqueue`. Only then is the order of messages the order of
+/// commits.
 pub struct Outbox<DB> {
     database: PhantomData<fn() -> DB>,
 }
@@ -41,13 +42,13 @@ impl<DB: Database> Outbox<DB> {
         Self::default()
     }
 
-    /// Begins a transaction for rows and messages whose [`commit`](Transaction::commit) fails if the
-    /// database rolled it back before. A transaction of the driver reports success then: on
-    /// PostgreSQL when a statement failed and the code went on, on MySQL and MariaDB after a deadlock,
-    /// where what followed is even committed by itself.
+    /// Begins a transaction for rows and messages. Its [`commit`](Transaction::commit) fails if the
+    /// database rolled the transaction back before. The driver's own transaction reports success in
+    /// that case: on PostgreSQL if a statement failed and the application went on, on MySQL and
+    /// MariaDB after a deadlock, where the server even commits each following statement by itself.
     ///
     /// # Errors
-    /// When there is no connection to be had.
+    /// When no connection is available.
     pub async fn begin(&self, pool: &DB::Pool) -> Result<Transaction<DB>, StoreError> {
         Ok(Transaction(DB::begin(pool).await?))
     }
@@ -57,8 +58,8 @@ impl<DB: Database> Outbox<DB> {
     /// # Errors
     /// Kind [`StoreErrorKind::Refused`] when the connection is not in a transaction (a message must
     /// not outlive a business write that fails) or the message breaks a limit; kind
-    /// [`StoreErrorKind::NotCommitted`] when the database has rolled the transaction back. Then nothing
-    /// was written. Otherwise what the database said: roll back.
+    /// [`StoreErrorKind::NotCommitted`] when the database has rolled the transaction back. In both
+    /// cases nothing was written. After any other error roll the transaction back.
     pub async fn enqueue(
         &self,
         connection: &mut DB::Connection,
@@ -70,7 +71,7 @@ impl<DB: Database> Outbox<DB> {
     /// Enqueues messages with one statement, in their order, and returns their ids.
     ///
     /// # Errors
-    /// As [`enqueue`](Self::enqueue); all or nothing.
+    /// The errors of [`enqueue`](Self::enqueue). Either all messages are enqueued or none.
     pub async fn enqueue_all<M: IntoMessage>(
         &self,
         connection: &mut DB::Connection,
@@ -99,14 +100,14 @@ impl<DB: Database> Transaction<DB> {
     /// Commits rows and messages.
     ///
     /// # Errors
-    /// Kind [`StoreErrorKind::NotCommitted`] when the database has rolled the transaction back: nothing
-    /// of it is kept. Kind [`StoreErrorKind::Unavailable`] when it is not known whether it was
-    /// committed.
+    /// Kind [`StoreErrorKind::NotCommitted`] when the database has rolled the transaction back:
+    /// nothing of it is kept. Kind [`StoreErrorKind::Unavailable`] when it is unknown whether the
+    /// transaction was committed.
     pub async fn commit(self) -> Result<(), StoreError> {
         DB::commit(self.0).await
     }
 
-    /// Undoes everything.
+    /// Rolls the transaction back.
     pub async fn rollback(self) {
         DB::rollback(self.0).await;
     }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::IntoStore;
 
-/// What is wrong with a relay or a consumer that was built; every problem, not just the first.
+/// All problems of a relay or a consumer that cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the {what} cannot be built: {}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct BuildError {
@@ -44,7 +44,7 @@ impl Relay {
         Running { stop, handle, task }
     }
 
-    /// Runs until everything committed so far is delivered or parked.
+    /// Runs until all messages committed so far are delivered or parked.
     ///
     /// # Errors
     /// When the store or a broker cannot be used, or another relay serves a route.
@@ -53,7 +53,7 @@ impl Relay {
     }
 }
 
-/// A relay that runs. Dropping it lets it run on, as dropping a task's handle does.
+/// A running relay. Dropping this handle does not stop the relay.
 pub struct Running {
     stop: CancellationToken,
     handle: Handle,
@@ -61,16 +61,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// For waking the relay after a commit, and for its health.
+    /// A handle for waking the relay after a commit, and for reading its health.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Stops fetching, waits for what is in flight (at most [`Settings::drain`]), gives leases back.
+    /// Stops the relay: it stops fetching, waits for the messages in flight (at most
+    /// [`Settings::drain`]) and gives its leases back.
     ///
     /// # Errors
-    /// What ended the relay, if it ended before; a panic of its task is a panic here.
+    /// The error that ended the relay, if it ended before; a panic of its task is a panic here.
     pub async fn shutdown(self) -> Result<(), RunError> {
         self.stop.cancel();
         self.task.await.unwrap_or_else(|error: JoinError| match error.try_into_panic() {
@@ -79,8 +80,8 @@ impl Running {
         })
     }
 
-    /// Ends it at once, as a crash would: leases run out, what was in flight is sent again by the
-    /// next relay.
+    /// Ends the relay at once, as a crash would: its leases expire, and the next relay sends the
+    /// messages in flight again.
     pub fn kill(self) {
         self.task.abort();
     }
@@ -95,13 +96,13 @@ pub struct RelayBuilder {
 }
 
 impl RelayBuilder {
-    /// Adds a route: messages whose topic matches `topics` (`*` is any run of characters; several
-    /// patterns are separated by commas) go to `broker`. The name identifies its progress in the
-    /// database: keep it.
+    /// Adds a route: messages whose topic matches `topics` (`*` is any run of characters; commas
+    /// separate several patterns) go to `broker`. The name identifies the route's progress in the
+    /// database: do not change it.
     #[must_use]
     pub fn route(mut self, name: &str, topics: &str, broker: Arc<dyn Broker>) -> Self {
         if name.is_empty() || self.routes.iter().any(|route| route.spec.name == name) {
-            self.problems.push(Invalid::new("route", name, "must be a name given once"));
+            self.problems.push(Invalid::new("route", name, "must be a unique name, not empty"));
         }
         let mut patterns = Vec::new();
         for pattern in topics.split(',').map(str::trim) {
@@ -123,8 +124,8 @@ impl RelayBuilder {
         self
     }
 
-    /// Splits the route added last over so many leases: more than one relay can serve it then, and
-    /// order holds per key only.
+    /// Splits the last added route into `shards` shards, so that several relays can serve it; order
+    /// then holds per key only.
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
         if shards == 0 || shards > SHARDS_MAX {
@@ -134,19 +135,20 @@ impl RelayBuilder {
         self.last("shards", |route| route.spec.shards = shards)
     }
 
-    /// What happens to messages the broker refuses, for the route added last.
+    /// Sets the retry policy of the last added route: what happens to messages that the broker
+    /// refuses.
     #[must_use]
     pub fn retry(self, retry: RetryPolicy) -> Self {
         self.last("retry", |route| route.retry = retry)
     }
 
-    /// Longest wait for a broker's answer, for the route added last.
+    /// Sets the longest wait for the broker's answer, for the last added route.
     #[must_use]
     pub fn publish_timeout(self, timeout: Duration) -> Self {
         self.last("publish_timeout", |route| route.publish_timeout = timeout)
     }
 
-    /// Most unanswered messages per shard, for the route added last.
+    /// Sets the most unanswered messages per shard, for the last added route.
     #[must_use]
     pub fn in_flight(self, messages: usize) -> Self {
         self.last("in_flight", |route| route.in_flight_max = messages)
@@ -159,10 +161,10 @@ impl RelayBuilder {
         self
     }
 
-    /// The relay.
+    /// Builds the relay.
     ///
     /// # Errors
-    /// Every problem at once.
+    /// All problems at once.
     pub fn build(mut self) -> Result<Relay, BuildError> {
         self.check();
         if !self.problems.is_empty() {
@@ -183,7 +185,7 @@ impl RelayBuilder {
             problem("poll", format!("{poll:?}"), "must be longer than zero");
         }
         if batch == 0 || window_messages_max == 0 {
-            problem("batch", batch.to_string(), "must be at least 1, and so must the window");
+            problem("batch", batch.to_string(), "and window_messages_max must be at least 1");
         }
         for route in &self.routes {
             if route.publish_timeout * 2 > lease || route.publish_timeout.is_zero() {
@@ -195,7 +197,7 @@ impl RelayBuilder {
                 problem(
                     "attempts_max",
                     route.retry.attempts_max.to_string(),
-                    "must be at least 1, and so must in_flight",
+                    "and in_flight must be at least 1",
                 );
             }
         }

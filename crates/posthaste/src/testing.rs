@@ -1,4 +1,4 @@
-//! Helpers for users' tests: what has been enqueued, and what a relay would send.
+//! Helpers for users' tests: the enqueued messages, and the messages that a relay would send.
 //!
 //! ```ignore
 //! place_order(&pool, 42).await?;
@@ -14,11 +14,10 @@ pub use posthaste_store_memory::MemoryStore;
 
 use crate::{IntoStore, Relay, RunError};
 
-/// The route these helpers use, in the test's own database.
+/// The route of these helpers, in the test's own database.
 const ROUTE: &str = "posthaste-testing";
 
-/// An empty outbox in memory, on the runtime's clock: for applications that run without a database
-/// in their tests.
+/// An empty outbox in memory, on the runtime's clock: for tests without a database.
 #[must_use]
 pub fn memory_store() -> MemoryStore {
     MemoryStore::new(Arc::new(posthaste_relay::TokioClock::new()))
@@ -54,8 +53,8 @@ pub async fn enqueued(store: impl IntoStore) -> Result<Vec<Message>, StoreError>
     }
 }
 
-/// Runs a relay until idle and returns what it sent, in order: everything committed since the last
-/// call.
+/// Runs a relay until it is idle and returns the messages that it sent, in order: all messages
+/// committed since the last call.
 ///
 /// # Errors
 /// When the database cannot be served.
@@ -66,10 +65,10 @@ pub async fn drain(store: impl IntoStore) -> Result<Vec<Message>, RunError> {
     Ok(broker.received())
 }
 
-/// Panics unless a message of the topic (and key, where one is given) is enqueued; says what is.
+/// Returns an enqueued message of the topic (and of the key, if one is given).
 ///
 /// # Panics
-/// That is what it is for.
+/// When no such message is enqueued; the panic lists the enqueued messages.
 pub async fn expect_enqueued(store: impl IntoStore, topic: &str, key: Option<&str>) -> Message {
     let messages = enqueued(store).await.unwrap_or_else(|error| panic!("{error}"));
     let matches = |message: &&Message| {

@@ -1,4 +1,4 @@
-//! What a broker's answers do to the window and the gate: the one place that turns outcomes into
+//! Applies a broker's outcomes to the window and the gate. No other file turns outcomes into
 //! consequences.
 
 use std::{collections::HashMap, time::Duration};
@@ -15,10 +15,11 @@ use crate::{
     window::{Item, Window},
 };
 
-/// Unknown outcomes, each while other messages were answered, after which a message is given up.
+/// Unknown outcomes, each while other messages were answered, after which a message becomes a dead
+/// letter.
 const UNKNOWNS_MAX: u32 = 10;
 
-/// What is needed to judge answers, borrowed from the shard for one call.
+/// The state needed to apply answers, borrowed from the shard for one call.
 pub(crate) struct Judge<'a> {
     pub(crate) window: &'a mut Window,
     pub(crate) gate: &'a mut Gate,
@@ -29,10 +30,11 @@ pub(crate) struct Judge<'a> {
     pub(crate) now: Duration,
 }
 
-/// What a call did to one lane.
+/// The result of a call for one lane.
 #[derive(Default)]
 struct LaneAnswer {
-    /// Whether one of its messages was not acknowledged: those behind it do not count.
+    /// Whether one of its messages was not acknowledged: outcomes of messages behind it do not
+    /// count.
     has_failed: bool,
     /// Messages to send again, in order.
     returned: Vec<ItemId>,
@@ -41,7 +43,7 @@ struct LaneAnswer {
 impl Judge<'_> {
     /// Applies a call's answers, one outcome for each item, in order.
     pub(crate) fn apply(&mut self, items: Vec<ItemId>, outcomes: Vec<Outcome>) {
-        // Not seeded at random: the order of its entries decides who is sent next.
+        // No random seed, because the order of the entries decides which message is sent next.
         let mut lanes: HashMap<LaneId, LaneAnswer, FixedState> = HashMap::default();
         let mut acknowledged = 0;
         let was_closed = self.gate.is_probing();
@@ -124,8 +126,8 @@ impl Judge<'_> {
             if !is_probe {
                 return self.window.not_sent(id, None);
             }
-            // Put off for another to have its try: a run of bad messages, however long, ends with a
-            // good one that shows the broker to be there.
+            // Parked so that the next message is tried: a run of bad messages, however long, ends
+            // with a good message that shows that the broker works.
             let next = Next::Retry(self.policy.backoff.delay(1, self.random));
             self.window.put_off(id, failure, next, self.now);
             return false;
@@ -145,8 +147,8 @@ impl Judge<'_> {
         false
     }
 
-    /// Lets the lane send again. What comes back to a key that was blocked meanwhile is held back, and
-    /// everything of the key behind it.
+    /// Opens the lane again. If its key was blocked meanwhile, the returned messages are held back,
+    /// and all messages of the key behind them.
     fn reopen(&mut self, lane: LaneId, returned: Vec<ItemId>) {
         let (held, returned): (Vec<_>, Vec<_>) = returned.into_iter().partition(|&id| {
             let key = self.window.item(id).and_then(Item::key);

@@ -1,4 +1,4 @@
-//! Where shards post how they are doing, and monitors read it.
+//! The health of the relay: shards write their state here, and monitors read it.
 
 use std::{
     collections::BTreeMap,
@@ -8,22 +8,22 @@ use std::{
 
 use posthaste_core::Pause;
 
-/// How a route is doing in this relay.
+/// The state of a route in this relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteState {
     /// At least one shard is served here, and none is paused.
     Running,
     /// The broker cannot be used.
     Paused,
-    /// A store call for it fails, perhaps because somebody keeps a row of it locked; other routes go
-    /// on, and it does when the call works.
+    /// A store call for the route fails, for example because a session keeps one of its rows
+    /// locked. Other routes go on; this route goes on when the call succeeds.
     Stuck,
-    /// Other relays serve it; this one takes over when they stop.
+    /// Other relays serve the route; this relay takes over when they stop.
     Standby,
 }
 
 impl RouteState {
-    /// The word for it.
+    /// The name of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,33 +40,33 @@ impl RouteState {
 pub struct RouteHealth {
     /// Its name.
     pub name: String,
-    /// How it is doing.
+    /// The state of the route.
     pub state: RouteState,
-    /// Why it is paused or stuck.
+    /// Why the route is paused or stuck.
     pub reason: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the supervisor last came round, whether or not the store answered.
+    /// When the supervisor's loop last ran, whether or not the store answered.
     ticked_at: Option<Duration>,
     routes: BTreeMap<String, RouteBoard>,
     /// Why the store cannot be used, if it cannot.
     store_failure: Option<String>,
 }
 
-/// What is known of one route.
+/// The state of one route.
 #[derive(Debug, Default)]
 struct RouteBoard {
     /// Whether the store knows the route.
     is_registered: bool,
-    /// Why the supervisor's last call about it failed, if it did.
+    /// Why the supervisor's last store call for the route failed, if it did.
     stuck: Option<String>,
     /// The shards served here.
     shards: BTreeMap<u16, ShardBoard>,
 }
 
-/// What holds a shard up, if anything does.
+/// Why a shard does not make progress, if it does not.
 #[derive(Debug, Default)]
 pub(crate) struct HeldUp {
     /// Why the broker cannot be used.
@@ -75,19 +75,19 @@ pub(crate) struct HeldUp {
     pub(crate) stuck: Option<String>,
 }
 
-/// What is known of one shard.
+/// The state of one shard.
 #[derive(Debug, Default)]
 struct ShardBoard {
     paused: Option<Paused>,
     stuck: Option<String>,
 }
 
-/// That a shard's broker cannot be used.
+/// The pause of a shard whose broker cannot be used.
 #[derive(Debug)]
 struct Paused {
     /// The latest reason.
     reason: String,
-    /// When the shard was first found paused, without a look at which it was not.
+    /// When the present pause was first reported.
     since: Duration,
 }
 
@@ -110,7 +110,7 @@ impl RouteBoard {
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
-    /// Held for moments, never across an await.
+    /// The lock is held only for short moments, never across an await.
     state: Mutex<State>,
 }
 
@@ -129,22 +129,22 @@ impl Board {
         self.with(|state| state.routes.get_mut(name).map(act));
     }
 
-    /// The store knows the route.
+    /// Records that the route is registered in the store.
     pub(crate) fn registered(&self, name: &str) {
         self.with_route(name, |route| route.is_registered = true);
     }
 
-    /// Whether the store knows every route.
+    /// Whether every route is registered in the store.
     pub(crate) fn is_complete(&self) -> bool {
         self.with(|state| state.routes.values().all(|route| route.is_registered))
     }
 
-    /// Why calls about a route fail, if they do.
+    /// Records why store calls for a route fail; `None` if they succeed.
     pub(crate) fn stuck(&self, name: &str, why: Option<String>) {
         self.with_route(name, |route| route.stuck = why);
     }
 
-    /// Says how a shard is doing at this moment.
+    /// Records the present state of a shard.
     pub(crate) fn shard(&self, route: &str, shard: u16, held_up: HeldUp, now: Duration) {
         self.with_route(route, |route| {
             let known = route.shards.entry(shard).or_default();
@@ -154,7 +154,7 @@ impl Board {
         });
     }
 
-    /// Every route with a paused shard, for the longest time one of its shards has been.
+    /// Every route with a paused shard, with the longest pause of its shards.
     pub(crate) fn pauses(&self, now: Duration) -> Vec<Pause> {
         self.with(|state| {
             let routes = state.routes.iter().filter_map(|(name, route)| {
@@ -177,7 +177,7 @@ impl Board {
         });
     }
 
-    /// When the supervisor last came round, and why the store cannot be used.
+    /// When the supervisor's loop last ran, and why the store cannot be used.
     pub(crate) fn tick(&self) -> (Option<Duration>, Option<String>) {
         self.with(|state| (state.ticked_at, state.store_failure.clone()))
     }

@@ -1,4 +1,5 @@
-//! The calls a shard makes: when each may start, and how. Their ends are handled in `shard`.
+//! The store and broker calls of a shard: when each may start, and how. `shard` handles their
+//! results.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -16,13 +17,14 @@ use crate::{
     window::Window,
 };
 
-/// Parked messages tried again at a time.
+/// Most parked messages that are tried again at a time.
 const DUE_MESSAGES_MAX: u32 = 64;
-/// Calls that what may be in flight is shared among, so that one is prepared while others are answered.
+/// Concurrent publish calls that share the in-flight budget, so that one is prepared while others
+/// are answered.
 const CALLS_BESIDE: usize = 8;
-/// Probes with one message, all unanswered, after which another has to be tried.
+/// Unanswered probes with one message after which another message is tried.
 const PROBES_ALONE_MAX: u32 = 3;
-/// An adapter that ignores its deadline is given up after this much more.
+/// How long after the deadline the relay gives up a call of an adapter that ignores its deadline.
 const CALL_GRACE: Duration = Duration::from_secs(1);
 
 impl Server {
@@ -30,7 +32,7 @@ impl Server {
         now >= self.store_retry_at
     }
 
-    /// What the store is to check, unless the bug is planted.
+    /// The evidence for the store to check, unless the bug is planted.
     fn evidence(&self, unless: Planted) -> Option<Evidence> {
         let is_left_out = planted::has(unless) || planted::has(Planted::KeepsCursor);
         (!is_left_out).then(|| self.evidence.clone())
@@ -52,7 +54,8 @@ impl Server {
         );
     }
 
-    /// `arriving` is a batch that is about to enter the window.
+    /// Starts a fetch if the window has room. `arriving` is a batch that is about to enter the
+    /// window.
     pub(crate) fn start_fetch(&mut self, now: Duration, arriving: &[Fetched]) {
         let Settings { batch, window_messages_max, window_bytes_max, .. } = self.context.settings;
         let weight: usize = arriving.iter().map(|fetched| fetched.message.weight()).sum();
@@ -88,7 +91,7 @@ impl Server {
             Event::Fetched { result, took: context.clock.elapsed().saturating_sub(now) }
         }
         .boxed();
-        // Polled once here, so that the store starts before anything else is done.
+        // Polled once here, so that the store starts before this task does other work.
         self.calls.push(match (&mut call).now_or_never() {
             Some(event) => ready(event).boxed(),
             None => call,
@@ -122,12 +125,13 @@ impl Server {
         }
     }
 
-    /// The message to probe with: the one that was left unanswered least often. Where all wait in one
-    /// lane there is no other than the first; if that was left unanswered alone several times it is
-    /// put aside, without spending an attempt, for the next one to have its try.
+    /// The message to probe with: the one with the fewest unknown outcomes. If all messages are in
+    /// one lane, only the first can be sent; if it stayed unanswered alone several times, it is
+    /// parked without spending an attempt, and the next message is tried.
     fn take_probe(&mut self, now: Duration) -> Option<ItemId> {
         loop {
-            // Taken apart: the lanes ask about items while they choose.
+            // The lanes are taken out of the window, because they read items of the window while
+            // they choose.
             let mut lanes = std::mem::take(&mut self.window.lanes);
             let unknowns = |id| self.window.item(id).map_or(0, |item| item.unknowns);
             let best = lanes.take_best(unknowns);
@@ -199,7 +203,8 @@ impl Server {
     }
 
     pub(crate) fn start_due(&mut self, now: Duration) {
-        // Never beside a settlement: it could return what the settlement is about to forget.
+        // Never at the same time as a settlement: `due` could return messages that the settlement
+        // is about to remove.
         let is_busy = self.is_asking_due || self.is_settling || self.unwritten.is_some();
         let is_busy = is_busy || self.window.has_parked();
         let is_closed = self.drain_until.is_some() || self.gate.allowance(now, self.in_flight) == 0;
@@ -221,7 +226,8 @@ impl Server {
     }
 }
 
-/// One call to the broker: exactly one outcome for each message, whatever the adapter does.
+/// One publish call to the broker. Returns exactly one outcome for each message, whatever the
+/// adapter does.
 async fn attempt(context: &Context, route: &Route, deliveries: &[Arc<Delivery>]) -> Vec<Outcome> {
     let unknown = |detail: &str| Outcome::Unknown(Failure::new("adapter", detail));
     let call =

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use posthaste_core::Clock;
 use tokio::time::Instant;
 
-/// Monotonic time of the tokio runtime it was made in.
+/// Monotonic time of the tokio runtime in which it was created.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     start: Instant,

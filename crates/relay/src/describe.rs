@@ -1,9 +1,10 @@
-//! Help texts and units of the relay's metrics. `events` writes them; a test holds the two together.
+//! Help texts and units of the relay's metrics. `events` writes the metrics; a test compares the
+//! two lists.
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-/// Registers help text and unit of every metric that relays write, with the recorder that is installed
-/// when it is called. Call it once, after installing the recorder.
+/// Registers help text and unit of every metric of relays with the installed recorder. Call it
+/// once, after installing the recorder.
 pub fn describe_metrics() {
     counters();
     gauges_and_histograms();
@@ -13,7 +14,7 @@ fn counters() {
     describe_counter!(
         "posthaste_published_messages_total",
         Unit::Count,
-        "Messages the broker acknowledged, duplicates included."
+        "Messages that the broker acknowledged, duplicates included."
     );
     describe_counter!(
         "posthaste_publish_failures_total",
@@ -23,7 +24,7 @@ fn counters() {
     describe_counter!(
         "posthaste_retries_total",
         Unit::Count,
-        "Messages parked to be tried again, refused or left unanswered."
+        "Refused or unanswered messages that were parked to be tried again."
     );
     describe_counter!(
         "posthaste_dead_lettered_total",
@@ -33,7 +34,7 @@ fn counters() {
     describe_counter!(
         "posthaste_leases_acquired_total",
         Unit::Count,
-        "Leases taken: at start, by take-over, by sharing, by a change of shards."
+        "Leases acquired: at start, by take-over, by sharing, by a change of shards."
     );
     describe_counter!(
         "posthaste_fenced_total",
@@ -50,11 +51,7 @@ fn counters() {
         Unit::Count,
         "Failed store calls, by operation and error code."
     );
-    describe_counter!(
-        "posthaste_shard_panics_total",
-        Unit::Count,
-        "Tasks serving a shard that panicked: a bug."
-    );
+    describe_counter!("posthaste_shard_panics_total", Unit::Count, "Panics of shard tasks: a bug.");
     describe_counter!(
         "posthaste_purged_messages_total",
         Unit::Count,
@@ -66,13 +63,16 @@ fn gauges_and_histograms() {
     describe_gauge!(
         "posthaste_in_flight_messages",
         Unit::Count,
-        "Messages given to the broker and not answered."
+        "Unanswered messages at the broker."
     );
     describe_gauge!(
         "posthaste_route_paused",
         "1 while the broker cannot be used and the route is paused, else 0."
     );
-    describe_gauge!("posthaste_route_stuck", "1 while calls of the supervisor for the route fail.");
+    describe_gauge!(
+        "posthaste_route_stuck",
+        "1 while a store call that registers, reshards or acquires the route fails, else 0."
+    );
     describe_gauge!("posthaste_relay_leases", Unit::Count, "Shards that this relay serves.");
     describe_histogram!(
         "posthaste_delivery_latency_seconds",

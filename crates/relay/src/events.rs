@@ -11,7 +11,8 @@ use tracing::{debug, error, info, warn};
 
 use crate::outage::Line;
 
-/// Events of one shard of a route. Handles are looked up once: the hot path only adds.
+/// Events of one shard of a route. Metric handles are looked up once, so that the hot path only
+/// adds.
 pub(crate) struct Events {
     route: Arc<str>,
     shard: Shard,
@@ -113,7 +114,7 @@ impl Events {
         }
     }
 
-    /// A message was put aside because its outcome stayed unknown while others were answered.
+    /// A message was parked because its outcome stayed unknown while other messages were answered.
     pub(crate) fn suspected(&self, unknowns: u32, next: Next) {
         let (route, shard) = (&*self.route, self.shard);
         match next {
@@ -129,14 +130,14 @@ impl Events {
         }
     }
 
-    /// The route was paused; `line` says whether and how this is logged.
+    /// The route was paused; `line` decides whether and how this is logged.
     pub(crate) fn paused(&self, failure: &Failure, line: Option<Line>) {
         self.paused.set(1.0);
         let (route, shard) = (&*self.route, self.shard);
         match line {
             None => {}
             Some(Line::Begins) => {
-                warn!(route, %shard, %failure, "broker cannot be used, route paused; it is probed until it answers");
+                warn!(route, %shard, %failure, "broker cannot be used, route paused; probing until the broker answers");
             }
             Some(Line::GoesOn { lasted, pauses }) => {
                 warn!(route, %shard, %failure, paused_seconds = log_seconds(lasted), probes_failed = pauses,
@@ -150,18 +151,19 @@ impl Events {
         self.paused.set(0.0);
     }
 
-    /// The broker took the first message after an outage.
+    /// The broker acknowledged the first message after an outage.
     pub(crate) fn resumed(&self, lasted: Duration, pauses: u64) {
         info!(route = %self.route, shard = %self.shard, paused_seconds = lasted.as_secs_f64(),
             probes_failed = pauses, "broker takes messages again, route resumed");
     }
 
-    /// The log went back in time. The shard is asked for again and goes on from what the server has.
+    /// The log went back in time. The relay acquires the shard again and goes on from the position
+    /// that the server has.
     pub(crate) fn rewound(&self, error: &StoreError) {
         self.count("posthaste_rewinds_total");
         error!(route = %self.route, shard = %self.shard, %error,
-            "the log went back in time or is another server's; what is in memory is dropped, the \
-             shard goes on from the position that this server has");
+            "the log went back in time, or another server answers; dropping the messages in memory \
+             and going on from the position that this server has");
     }
 
     pub(crate) fn settled(&self, took: Duration) {
@@ -186,36 +188,40 @@ fn count_f64(count: usize) -> f64 {
     count as f64
 }
 
-/// How many shards of the route this relay serves.
+/// Sets the number of shards of the route that this relay serves.
 pub(crate) fn leases(route: &str, held: usize) {
     gauge!("posthaste_relay_leases", "route" => route.to_owned()).set(count_f64(held));
 }
 
-/// A shard's task panicked; its lease runs out and it is served again.
+/// The task of a shard panicked; the shard is served again once its lease has expired.
 pub(crate) fn shard_panicked(route: &str, shard: u16) {
     counter!("posthaste_shard_panics_total", "route" => route.to_owned()).increment(1);
-    error!(route, shard, "shard task panicked; it is served again once its lease has expired");
+    error!(
+        route,
+        shard, "shard task panicked; the shard is served again once its lease has expired"
+    );
 }
 
-/// A call about a route failed.
+/// A store call for a route failed.
 pub(crate) fn route_call_failed(error: &StoreError) {
     counter!("posthaste_store_failures_total", "operation" => error.operation, "code" => error.kind.code())
         .increment(1);
 }
 
-/// Calls about a route fail, and did not before, or for another reason; other routes go on.
+/// Store calls for a route began to fail, or fail for another reason than before; other routes go
+/// on.
 pub(crate) fn stuck(route: &str, error: &StoreError) {
     gauge!("posthaste_route_stuck", "route" => route.to_owned()).set(1.0);
     warn!(route, %error, "store call for the route failed, will be repeated; other routes go on");
 }
 
-/// A call about a route worked after one that failed.
+/// A store call for a route succeeded after a failed one.
 pub(crate) fn unstuck(route: &str) {
     gauge!("posthaste_route_stuck", "route" => route.to_owned()).set(0.0);
     info!(route, "the store answers for the route again");
 }
 
-/// A call of the supervisor failed and will be repeated.
+/// A store call of the supervisor failed and will be repeated.
 pub(crate) fn supervision_failed(error: &StoreError) {
     warn!(%error, "store call failed, will be repeated");
 }
@@ -225,7 +231,7 @@ pub(crate) fn resharded(route: &str, shards: u16) {
     info!(route, shards, "route has a new number of shards");
 }
 
-/// Finished rows were removed.
+/// Retention removed finished rows.
 pub(crate) fn purged(purged: &Purged) {
     counter!("posthaste_purged_messages_total").increment(purged.messages);
     if *purged != Purged::default() {
@@ -238,7 +244,7 @@ pub(crate) fn purged(purged: &Purged) {
     }
 }
 
-/// Messages were found that no route matches.
+/// The store has messages of a topic that no route matches.
 pub(crate) fn unrouted(topic: &UnroutedTopic) {
     warn!(
         topic = topic.topic,

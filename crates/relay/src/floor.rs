@@ -1,9 +1,9 @@
-//! What a shard may say about messages that are behind it: the floor that every message carries.
-//! Holds no I/O.
+//! Computes the floor that every message of a shard carries: which messages were acknowledged
+//! before it. Holds no I/O.
 //!
-//! A floor may say too little, never too much. It moves to a seq that a settlement had passed once
-//! everything up to there has been passed again under a snapshot that no transaction of that time
-//! can hide from (`docs/adr/0009-floor.md`).
+//! A floor may claim too little, never too much. It rises to a seq that a settlement had passed,
+//! once all rows up to that seq have been passed again under a snapshot that hides no transaction
+//! of that time (`docs/adr/0009-floor.md`).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,19 +12,19 @@ use uuid::Uuid;
 
 use crate::planted::{self, Planted};
 
-/// Most parked messages remembered; of more, only the lowest.
+/// Most seqs of parked messages that are remembered; if there are more, the lowest.
 const UNDELIVERED_MAX: usize = 1024;
 
-/// Parked messages that may still come.
+/// Seqs of parked messages that may still be delivered.
 #[derive(Debug)]
 struct Undelivered {
     seqs: BTreeSet<Seq>,
-    /// Up to here `seqs` has all of them.
+    /// Up to this seq, `seqs` is complete.
     complete_to: Seq,
 }
 
 impl Undelivered {
-    /// From what the store tells: the lowest `FLOOR_MISSING_MAX + 1`.
+    /// From the seqs that the store returned: the lowest `FLOOR_MISSING_MAX + 1`.
     fn new(told: &[Seq]) -> Self {
         let last = told.get(FLOOR_MISSING_MAX..).and_then(<[Seq]>::last);
         let complete_to = last.copied().unwrap_or(Seq::MAX);
@@ -40,7 +40,8 @@ impl Undelivered {
         }
     }
 
-    /// The highest seq up to `reached` for which all of them are known and fit in a floor, and they.
+    /// The highest seq up to `reached` below which all undelivered seqs are known and fit in a
+    /// floor, with these seqs.
     fn up_to(&self, reached: Seq) -> (Seq, Vec<Seq>) {
         let mut seq = reached.min(self.complete_to);
         if let Some(&first_too_many) = self.seqs.range(..=seq).nth(FLOOR_MISSING_MAX) {
@@ -50,7 +51,7 @@ impl Undelivered {
     }
 }
 
-/// A seq that was passed when a settlement was written, and when that was.
+/// A seq that a settlement had passed, with the horizon of the settlement.
 #[derive(Debug)]
 struct Goal {
     seq: Seq,
@@ -61,20 +62,20 @@ struct Goal {
 #[derive(Debug)]
 pub(crate) struct Floors {
     undelivered: Undelivered,
-    /// Times `undelivered` changed by what this relay did.
+    /// Counts changes of `undelivered` by this relay.
     changes: u64,
-    /// Where the floor goes next.
+    /// The seq to which the floor rises next.
     goal: Option<Goal>,
-    /// The latest settlement since: the goal after that.
+    /// The latest settlement since `goal` was set; it becomes the next goal.
     next_goal: Option<Goal>,
-    /// Everything up to here has been passed, and nothing can appear there any more.
+    /// All rows up to this seq have been passed, and no row can appear there any more.
     reached: Seq,
-    /// What messages are told at present; shared by all of them until it changes.
+    /// The present floor; all messages share it until it changes.
     current: Arc<Floor>,
 }
 
 impl Floors {
-    /// Of a lease just granted: nothing is known but what is parked.
+    /// The floor of a lease that was just granted: only the parked messages are known.
     pub(crate) fn new(log: Uuid, shard: Shard, undelivered: &[Seq]) -> Self {
         Self {
             undelivered: Undelivered::new(undelivered),
@@ -86,7 +87,7 @@ impl Floors {
         }
     }
 
-    /// A message was put aside. Known before the position passes it.
+    /// Records that a message was parked. Call it before the position passes the message.
     pub(crate) fn parked(&mut self, seq: Seq) {
         if planted::has(Planted::FloorForgetsParked) {
             return;
@@ -95,27 +96,28 @@ impl Floors {
         self.undelivered.add(seq);
     }
 
-    /// A parked message was acknowledged, and that is written down: before, a relay that takes over
-    /// would send it again, and call missing what was not.
+    /// Records that a parked message was acknowledged and that this is settled. Before the
+    /// settlement, a relay that takes over would send the message again and name it as missing.
     pub(crate) fn delivered(&mut self, seq: Seq) {
         self.changes += 1;
         self.undelivered.seqs.remove(&seq);
     }
 
-    /// Counts what this relay did to parked messages.
+    /// The number of changes of parked messages by this relay.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What the store says is undelivered, asked when everything was settled and `changes` was this:
-    /// it knows what people did meanwhile.
+    /// Replaces the undelivered seqs by those of the store, which knows what people redrove and
+    /// discarded. The store was asked when all changes were settled and [`changes`](Self::changes)
+    /// had this value.
     pub(crate) fn told(&mut self, undelivered: &[Seq], changes: u64) {
         if changes == self.changes {
             self.undelivered = Undelivered::new(undelivered);
         }
     }
 
-    /// A settlement that passed everything up to `seq` has been written.
+    /// Records that a settlement which passed all rows up to `seq` has been written.
     pub(crate) fn settled(&mut self, seq: Seq, horizon: Horizon) {
         let goal = Some(Goal { seq, horizon });
         if self.goal.is_none() {
@@ -125,7 +127,8 @@ impl Floors {
         }
     }
 
-    /// Moves up as far as can be proved, everything `position` covers being acknowledged or parked.
+    /// Raises the floor as far as it can be proved. All messages that `position` covers must be
+    /// acknowledged or parked.
     pub(crate) fn raise(
         &mut self,
         position: &Position,
@@ -146,7 +149,7 @@ impl Floors {
         }
     }
 
-    /// What to tell with a message.
+    /// The floor for the next message.
     pub(crate) fn current(&self) -> Arc<Floor> {
         self.current.clone()
     }

@@ -1,26 +1,26 @@
-//! Whether a route's broker may be used now: open, paused after an outage, or probed by one message.
-//! Holds no I/O; time and randomness are arguments.
+//! Decides whether a shard may use its broker now: open, paused after an outage, or probed by one
+//! message. Holds no I/O; time and randomness are arguments.
 
 use std::time::Duration;
 
 use posthaste_core::{Backoff, Failure};
 
-/// Delays between probes of a broker that is down. A probe is one message, so asking every second is
-/// no burden, and waiting longer would prolong every outage.
+/// Delays between probes of a broker that is down. A probe is one message, so one probe per second
+/// is no burden, and longer delays would prolong every outage.
 const PROBE_BACKOFF: Backoff =
     Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(1) };
 
-/// Refusals in a row, without one acknowledgement, after which it is the broker that refuses, not
-/// the messages that are wrong.
+/// Refusals in a row, without one acknowledgement, after which the broker counts as down instead of
+/// the messages as bad.
 const REFUSALS_MAX: u32 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Messages may go, up to the limit.
+    /// Messages may be sent, up to the limit.
     Open,
-    /// None may go before `until`.
+    /// No message may be sent before `until`.
     Paused { until: Duration },
-    /// One is on its way; its answer decides.
+    /// One probe message is in flight; its answer decides.
     Probing,
 }
 
@@ -28,18 +28,19 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Gate {
     state: State,
-    /// Messages in flight allowed while open: 1 after an outage, doubled by every acknowledged call.
+    /// Messages in flight allowed while open: 1 after an outage, doubled by every acknowledged
+    /// call.
     limit: usize,
-    /// What `limit` grows to.
+    /// The most that `limit` grows to.
     limit_max: usize,
     /// Failed probes in a row.
     failures: u32,
     /// Rejected messages since the last acknowledgement.
     refusals: u32,
-    /// Why it is not open.
+    /// Why the gate is not open.
     reason: Option<Failure>,
-    /// Whether nothing was acknowledged since the last outage began: a refusal opens the gate, but an
-    /// adapter may refuse without asking the broker.
+    /// Whether no message was acknowledged since the last outage began. A refusal opens the gate,
+    /// but an adapter may refuse a message without asking the broker.
     is_unproven: bool,
 }
 
@@ -56,8 +57,8 @@ impl Gate {
         }
     }
 
-    /// How many more messages may be sent now, given how many are in flight. The caller sends at
-    /// least one if this is not 0 and it has one.
+    /// The number of messages that may be sent now, given the number in flight. If it is not 0, the
+    /// caller sends at least one message, if it has one.
     pub(crate) fn allowance(&self, now: Duration, in_flight: usize) -> usize {
         match self.state {
             State::Open => self.limit.saturating_sub(in_flight),
@@ -66,19 +67,19 @@ impl Gate {
         }
     }
 
-    /// Whether the next message sent is a probe: alone, and better not one that is suspected.
+    /// Whether the next message is a probe: it is sent alone, and should not be a suspect.
     pub(crate) fn is_probing(&self) -> bool {
         self.state != State::Open
     }
 
-    /// Tells that messages were sent.
+    /// Records that messages were sent.
     pub(crate) fn sent(&mut self) {
         if let State::Paused { .. } = self.state {
             self.state = State::Probing;
         }
     }
 
-    /// When a paused gate lets a probe through.
+    /// When a paused gate allows a probe.
     pub(crate) fn opens_at(&self) -> Option<Duration> {
         match self.state {
             State::Paused { until } => Some(until),
@@ -86,21 +87,22 @@ impl Gate {
         }
     }
 
-    /// Why the route is not open, if it is not.
+    /// Why the gate is not open, if it is not.
     pub(crate) fn reason(&self) -> Option<&Failure> {
         self.reason.as_ref().filter(|_| self.state != State::Open)
     }
 
-    /// Whether a probe is on its way.
+    /// Whether a probe is in flight.
     pub(crate) fn awaits_probe(&self) -> bool {
         self.state == State::Probing
     }
 
-    /// Tells that a call brought an acknowledgement. Returns whether it is the first since an outage.
+    /// Records that a call brought an acknowledgement. Returns whether it is the first since an
+    /// outage.
     pub(crate) fn acknowledged(&mut self) -> bool {
         self.refusals = 0;
         if let State::Paused { .. } = self.state {
-            // A call sent before the outage; the probe decides.
+            // The call was sent before the outage; the probe decides.
             return false;
         }
         self.state = State::Open;
@@ -110,14 +112,14 @@ impl Gate {
         std::mem::take(&mut self.is_unproven)
     }
 
-    /// Tells that a message was refused. Returns whether the refusal counts against the message: it
-    /// does not once the broker refuses whatever it is given.
+    /// Records that a message was refused. Returns whether the refusal spends an attempt: it does
+    /// not once the broker refuses everything.
     pub(crate) fn refused(&mut self) -> bool {
         self.refusals = self.refusals.saturating_add(1);
         if self.refusals > REFUSALS_MAX {
             return false;
         }
-        // An answer about a message, even a refusal, is an answer: the broker is there.
+        // Even a refusal is an answer: the broker works.
         if self.state == State::Probing {
             self.state = State::Open;
             self.limit = 1;
@@ -126,7 +128,7 @@ impl Gate {
         true
     }
 
-    /// Tells that the broker could not be used. Returns the pause if this began or prolonged one.
+    /// Records that the broker could not be used. Returns the pause if this began or prolonged one.
     pub(crate) fn down(
         &mut self,
         now: Duration,

@@ -1,4 +1,4 @@
-//! Cleans up what is finished, off the hot path, and reports messages that no route matches.
+//! Runs retention off the hot path, and reports topics that no route matches.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -11,10 +11,10 @@ const PURGE_ROWS_MAX: u32 = 2000;
 /// Longest and shortest pause between rounds.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// Topics without a route that are reported, at most.
+/// Most topics without a route that are reported.
 const REPORTED_MAX: usize = 100;
 
-/// Cleans up for ever. A failed round is repeated at the next one.
+/// Runs retention for ever. After a failed round the next round tries again.
 pub(crate) async fn keep(store: Arc<dyn Store>, clock: Arc<dyn Clock>, retention: Retention) {
     let pause = (retention.delivered / 10).clamp(PAUSE_MIN, PAUSE_MAX);
     let mut reported = HashSet::new();
@@ -31,7 +31,7 @@ pub(crate) async fn keep(store: Arc<dyn Store>, clock: Arc<dyn Clock>, retention
     }
 }
 
-/// Removes everything that may go, in bounded chunks.
+/// Removes all rows that retention allows, in bounded chunks.
 pub(crate) async fn purge(store: &dyn Store, retention: Retention) {
     loop {
         match store.purge(retention, PURGE_ROWS_MAX).await {

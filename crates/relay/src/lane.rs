@@ -1,4 +1,5 @@
-//! Which items may be sent next: per key one at a time (or one call's worth), keyless ones freely.
+//! Decides which items may be sent next: of each key one at a time (or one call of items); items
+//! without a key are always free.
 
 use std::{collections::VecDeque, hash::BuildHasher};
 
@@ -6,18 +7,18 @@ use foldhash::{HashMap, fast::FixedState};
 
 use crate::planted::{self, Planted};
 
-/// Names an item in the window.
+/// The id of an item in the window.
 pub(crate) type ItemId = u64;
 
-/// Keys are told apart by a 64-bit hash: two keys that collide share a lane, which only makes them
-/// wait for each other.
+/// A 64-bit hash of a key: two keys that collide share a lane, which only makes them wait for each
+/// other.
 pub(crate) type LaneId = u64;
 
 #[derive(Debug, Default)]
 struct Lane {
     /// Items of the key not yet sent, in order.
     queue: VecDeque<ItemId>,
-    /// Whether some of the key are in flight, or the lane stands in `ready`.
+    /// Whether items of the key are in flight, or the lane is in `ready`.
     is_taken: bool,
 }
 
@@ -30,11 +31,11 @@ enum Ready {
 /// Items waiting to be sent, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    /// Whether all items share one lane: the broker keeps the order of a call, so everything goes
-    /// out in the order of the log, one call at a time.
+    /// Whether all items share one lane: the broker keeps the order of a call, so all items are
+    /// sent in the order of the log, one call at a time.
     is_single: bool,
     lanes: HashMap<LaneId, Lane>,
-    /// What could be sent now, longest waiting first.
+    /// Lanes and items that could be sent now, longest waiting first.
     ready: VecDeque<Ready>,
 }
 
@@ -43,7 +44,7 @@ fn lane_id(key: &str) -> LaneId {
 }
 
 impl Lanes {
-    /// Lanes by key, or one for everything.
+    /// Lanes by key, or one lane for all items.
     pub(crate) fn new(is_single: bool) -> Self {
         Self { is_single, ..Self::default() }
     }
@@ -53,7 +54,7 @@ impl Lanes {
         self.is_single
     }
 
-    /// The lane of a key; a message without one waits for nobody.
+    /// The lane of a key; `None` for a message without a key, which waits for no other message.
     pub(crate) fn of(&self, key: Option<&str>) -> Option<LaneId> {
         if planted::has(Planted::Pipelined) {
             return None;
@@ -75,9 +76,9 @@ impl Lanes {
         }
     }
 
-    /// Takes up to `limit` items that may be sent in one call: of each key its first, or as many as
-    /// fit where `whole_lanes`. Stops at `share` where what is left can go in another call beside it.
-    /// A key taken from stays closed until [`answered`](Self::answered).
+    /// Takes up to `limit` items that may be sent in one call: of each key its first item, or with
+    /// `whole_lanes` as many as fit. Stops at `share` so that other keys can use a parallel call.
+    /// The key of a taken item stays closed until [`answered`](Self::answered).
     pub(crate) fn take(&mut self, share: usize, limit: usize, whole_lanes: bool) -> Vec<ItemId> {
         let mut taken = Vec::with_capacity(limit.min(self.ready.len()));
         while taken.len() < limit.min(share) {
@@ -90,7 +91,7 @@ impl Lanes {
                     let count = room.min(lane.queue.len());
                     taken.extend(lane.queue.drain(..count));
                     if count == 0 {
-                        // Everything was removed while it stood here.
+                        // All its items were removed while the lane was in `ready`.
                         self.lanes.remove(&id);
                     }
                 }
@@ -112,8 +113,8 @@ impl Lanes {
         self.take(1, 1, false).pop()
     }
 
-    /// Puts items that were taken and not delivered back before all others of the key, in order, and
-    /// opens the key again.
+    /// Puts taken items that were not delivered back before all other items of the key, in order,
+    /// and opens the key again.
     pub(crate) fn answered(&mut self, id: LaneId, returned: &[ItemId]) {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
@@ -133,8 +134,9 @@ impl Lanes {
         self.ready.push_back(Ready::Single(item));
     }
 
-    /// Removes queued items of the key's lane for which `select` says so, in order. Call while the
-    /// key is taken, before [`answered`](Self::answered), or on a key that is not.
+    /// Removes the queued items of the key's lane that `select` chooses, and returns them in order.
+    /// Call it before [`answered`](Self::answered) while the key is taken, or on a key that is not
+    /// taken.
     pub(crate) fn remove(&mut self, id: LaneId, select: impl Fn(ItemId) -> bool) -> Vec<ItemId> {
         let mut removed = Vec::new();
         if let Some(lane) = self.lanes.get_mut(&id) {
@@ -149,12 +151,12 @@ impl Lanes {
         removed
     }
 
-    /// Removes a keyless item that waits.
+    /// Removes a waiting keyless item.
     pub(crate) fn remove_single(&mut self, item: ItemId) {
         self.ready.retain(|ready| !matches!(ready, Ready::Single(single) if *single == item));
     }
 
-    /// Whether anything could be sent.
+    /// Whether any item could be sent.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The relay: takes every committed message from a store to a broker, in order per key.
+//! The relay: delivers every committed message of a store to a broker, in order per key.
 //!
 //! ```text
 //!  lease shard ──> fetch ──> publish (many keys at once, one in flight per key) ──> settle ──> next
@@ -6,13 +6,14 @@
 //!                    └─ position ─┴ unreachable: pause the route                      └ fenced by epoch
 //! ```
 //!
-//! [`Relay`] supervises: it registers routes, says that it is there, acquires and gives back shards,
-//! restarts what panics. `shard` serves one lease. Its parts that hold no I/O are `window` (what is
-//! in memory, what may be sent, how far the contiguous prefix reaches), `floor` (what messages say about
-//! those before them) and `gate` (outage, probe, ramp). `keeper` cleans up. `events` is all telemetry,
-//! `outage` says which pauses of a route are logged, and `describe` holds the metrics' help texts.
+//! [`Relay`] supervises: it registers routes, writes the heartbeat, acquires shards and gives them
+//! back, and serves a shard again after a panic. `shard` serves one lease. Its parts without I/O
+//! are `window` (the messages in memory, which of them may be sent, how far the finished prefix
+//! reaches), `floor` (which messages were acknowledged before a message) and `gate` (outage, probe,
+//! ramp). `keeper` runs retention. `events` holds all telemetry, `outage` decides which pauses of a
+//! route are logged, and `describe` holds the help texts of metrics.
 //!
-//! Everything here speaks to ports. No SQL, no driver, no signal handling, no wall clock.
+//! This crate uses ports only: no SQL, no driver, no signal handling, no wall clock.
 
 mod answers;
 mod board;

@@ -1,6 +1,6 @@
-//! Which pauses of a shard are worth a log line: the first of an outage, every new kind of failure, and
-//! reminders at growing intervals. A broker that is down is probed about twice a second, and a line for
-//! each probe would bury everything else. Holds no I/O; time is an argument.
+//! Decides which pauses of a shard are logged: the first of an outage, every new kind of failure,
+//! and reminders at growing intervals. The relay probes a broker that is down about twice a second,
+//! and a line for each probe would hide all other lines. Holds no I/O; time is an argument.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const REMINDER_FIRST: Duration = Duration::from_secs(30);
 /// Longest time between two reminders.
 const REMINDER_MAX: Duration = Duration::from_secs(600);
 
-/// What to log of a pause.
+/// The log line of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// The outage begins with this pause.
@@ -21,7 +21,7 @@ pub(crate) enum Line {
 /// The outage of one shard's broker, from the first pause to the next acknowledged message.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
-    /// `None` while the broker takes messages.
+    /// The present outage; `None` while the broker acknowledges messages.
     current: Option<Current>,
 }
 
@@ -33,12 +33,12 @@ struct Current {
     /// When the next reminder is due, and the interval that leads to it.
     remind_at: Duration,
     interval: Duration,
-    /// Classes of failures that a line has named. Adapters have a small fixed set of them.
+    /// Classes of failures that have been logged. Adapters have a small fixed set of classes.
     classes: Vec<&'static str>,
 }
 
 impl Outage {
-    /// Counts a pause; returns the line to log, if it is worth one.
+    /// Counts a pause; returns the line to log, if any.
     pub(crate) fn paused(&mut self, now: Duration, class: &'static str) -> Option<Line> {
         let Some(current) = &mut self.current else {
             self.current = Some(Current {

@@ -1,5 +1,5 @@
-//! Deliberate bugs, for the simulator to find. Nothing of this is in a build without the feature
-//! `planted`; with it, a bug is there only on a thread that asked for it.
+//! Deliberate bugs that the simulator must find. A build without the feature `planted` has none of
+//! them; with it, a bug is active only on a thread that asked for it.
 
 /// A bug in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,33 +10,33 @@ pub enum Planted {
     Pipelined,
     /// Goes on with a key whose message was refused.
     ContinueAfterFail,
-    /// Goes on with a key behind a dead letter that is not written down.
+    /// Goes on with a key behind a dead letter that is not settled.
     GoesOnUnwritten,
     /// Lets a key go on while a message of it is parked.
     UnblocksTooEarly,
-    /// Writes down as passed whatever has been read.
+    /// Settles all messages that have been read as passed.
     SettlesWhatIsRead,
-    /// Writes down what is put aside before the position passes it.
+    /// Settles parked messages before the position passes them.
     ParksAhead,
     /// Drops a settlement that could not be written.
     DropsUnwritten,
-    /// Leaves a shard alone whose task panicked.
+    /// Does not serve a shard again after its task panicked.
     NoSupervisor,
-    /// Looks into the outbox only when woken.
+    /// Fetches only when woken.
     NotifyOnly,
-    /// Takes an outage for a refusal.
+    /// Counts an outage as a refusal.
     OutageIsAttempt,
-    /// Says that parked messages have been delivered.
+    /// Sends floors that cover parked messages as delivered.
     FloorForgetsParked,
-    /// Ends a shard that is to be split before it has finished.
+    /// Ends a shard before a reshard although it has not reached the barrier.
     BarrierUnfinished,
     /// Keeps its cursor when the log goes back in time.
     KeepsCursor,
-    /// Writes progress without asking whether the log went back in time.
+    /// Settles without the check whether the log went back in time.
     SettlesUnchecked,
     /// Goes on under the log's old name after the log went back in time.
     KeepsIdentity,
-    /// Asks for one route at a time, and waits for the answer before it asks for another.
+    /// Makes the store calls of one route after another instead of in parallel.
     RoutesInLine,
 }
 
@@ -45,7 +45,7 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Planted>> = const { std::cell::Cell::new(None) };
 }
 
-/// Makes every relay of this thread have the bug, or none.
+/// Activates the bug for every relay of this thread, or deactivates all bugs.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<Planted>) {
     PLANTED.set(bug);

@@ -1,28 +1,28 @@
-//! What a relay is told to do.
+//! Settings of a relay and of its routes.
 
 use std::{sync::Arc, time::Duration};
 
 use posthaste_core::{Broker, Retention, RetryPolicy, RouteSpec};
 
-/// A route and how to serve it.
+/// A route with its broker and its settings.
 #[derive(Clone)]
 pub struct Route {
-    /// Name, topics and shards, as the store will know them.
+    /// Name, topics and shards, as registered in the store.
     pub spec: RouteSpec,
-    /// Where its messages go.
+    /// The broker of the route.
     pub broker: Arc<dyn Broker>,
     /// What happens to refused messages.
     pub retry: RetryPolicy,
-    /// Longest wait for a broker's answer; well below the lease.
+    /// Longest wait for the broker's answer; well below the lease.
     pub publish_timeout: Duration,
-    /// Most messages given to the broker and not answered yet, per shard.
+    /// Most unanswered messages at the broker, per shard.
     pub in_flight_max: usize,
 }
 
 impl Route {
-    /// Longest wait for a broker's answer, unless told otherwise.
+    /// Default of the longest wait for the broker's answer.
     pub const PUBLISH_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-    /// Most unanswered messages per shard, unless told otherwise.
+    /// Default of the most unanswered messages per shard.
     pub const IN_FLIGHT_MAX_DEFAULT: usize = 1024;
 
     /// A route with default policies.
@@ -38,24 +38,24 @@ impl Route {
     }
 }
 
-/// How a relay behaves, whatever its routes.
+/// Settings of a relay that apply to all its routes.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What people call it; need not be unique.
+    /// The relay's name for people; need not be unique.
     pub name: String,
-    /// Longest pause between looks into an idle outbox.
+    /// Longest pause between two fetches of an idle outbox.
     pub poll: Duration,
     /// How long a dead relay keeps its shards.
     pub lease: Duration,
-    /// Rows looked at by one fetch.
+    /// Rows that one fetch scans.
     pub batch: u32,
     /// Most messages in memory, per shard.
     pub window_messages_max: usize,
     /// Most payload bytes in memory, per shard; one larger message is still read.
     pub window_bytes_max: usize,
-    /// Longest wait for broker answers when stopping.
+    /// Longest wait for the broker's answers at a stop.
     pub drain: Duration,
-    /// How long what is finished stays in the store.
+    /// How long finished messages stay in the store.
     pub retention: Retention,
 }
 

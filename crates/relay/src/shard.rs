@@ -1,9 +1,9 @@
 //! Serves one lease: fetch, publish, settle, until told to stop, fenced off, or done.
 //!
-//! One task owns all state. Store and broker calls are futures it drives to their end: nothing
-//! cancels one halfway, so no publish is ever cut off from its settlement except by the process
-//! dying. Every store call is repeated with backoff, and while one fails nothing new is published:
-//! what cannot be settled is not sent.
+//! One task owns all state of the shard. It drives store and broker calls to their end: nothing
+//! cancels a call halfway, so only the death of the process can separate a publish from its
+//! settlement. Every failed store call is repeated with backoff. While a store call fails, the
+//! shard publishes nothing new: a message that cannot be settled is not sent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,18 +29,18 @@ use crate::{
     window::Window,
 };
 
-/// Shortest pause between fetches while messages trickle in.
+/// Shortest pause between fetches while few messages arrive.
 const POLL_MIN: Duration = Duration::from_millis(10);
-/// Settlements are grouped over this time at least, unless the window fills up.
+/// Shortest time between two settlements, unless the window fills up.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
-/// A call that took long is not repeated sooner than after this many times as long, so that a store
-/// that is busy with others is asked less often, for more at a time.
+/// After a slow store call the shard waits this many times as long as the call took, so that a busy
+/// store gets fewer, larger calls.
 const PAUSES_PER_CALL: u32 = 4;
-/// Longest pause for the sake of a busy store.
+/// Longest pause after a slow store call.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// Progress over other routes' messages alone is written this often.
+/// How often progress over messages of other routes alone is settled.
 pub(crate) const SKIP_INTERVAL: Duration = Duration::from_secs(1);
-/// How often to look for redriven dead letters when nothing else is planned.
+/// How often to look for redriven dead letters when no parked message is due.
 const DUE_INTERVAL: Duration = Duration::from_secs(3);
 /// Pauses between repetitions of a failing store call.
 const STORE_BACKOFF: Backoff =
@@ -48,34 +48,34 @@ const STORE_BACKOFF: Backoff =
 /// Failed probes after which a relay that runs once gives up.
 const ONCE_PROBES_MAX: u32 = 4;
 
-/// What every shard of a relay shares.
+/// State that all shards of a relay share.
 pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) board: Arc<Board>,
-    /// Changes whenever someone says that there is something to fetch.
+    /// Changes whenever [`Handle::wake`](crate::Handle::wake) is called.
     pub(crate) wake: watch::Receiver<u64>,
-    /// Whether to end when everything committed so far is done.
+    /// Whether to end when all messages committed so far are delivered or parked.
     pub(crate) once: bool,
 }
 
-/// Why a shard is not served any more.
+/// Why the relay stopped serving a shard.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// It was told to stop, or (running once) everything is done.
+    /// The shard was told to stop, or (running once) all messages are done.
     Done,
-    /// The lease is another relay's.
+    /// Another relay has the lease.
     Fenced,
-    /// The log is not the one the lease was granted in.
+    /// The log is not the one in which the lease was granted.
     Rewound(Rewound),
-    /// It reached the position at which the route is split anew.
+    /// The shard reached the position at which the route is resharded.
     Barrier,
-    /// Running once, and the broker cannot be used.
+    /// The relay runs once, and the broker cannot be used.
     Unreachable(Failure),
 }
 
-/// The end of a call.
+/// The result of a call.
 pub(crate) enum Event {
     Fetched {
         result: Result<Batch, StoreError>,
@@ -91,7 +91,7 @@ pub(crate) enum Event {
         work: Work,
         took: Duration,
     },
-    /// `changes` is `None` where the store did not know everything that is put aside.
+    /// `changes` is `None` if the store did not know all parked messages yet.
     Due {
         result: Result<Due, StoreError>,
         changes: Option<u64>,
@@ -102,7 +102,7 @@ pub(crate) enum Event {
     },
 }
 
-/// A settlement on its way, kept until it is confirmed.
+/// A settlement in progress, kept until the store confirms it.
 pub(crate) struct Work {
     pub(crate) settlement: Settlement,
     pub(crate) messages: usize,
@@ -117,26 +117,26 @@ pub(crate) struct Server {
     pub(crate) events: Arc<Events>,
     pub(crate) window: Window,
     pub(crate) gate: Gate,
-    /// The broker's outage, if there is one, for the log.
+    /// The broker's present outage, for log lines.
     pub(crate) outage: Outage,
     pub(crate) random: fastrand::Rng,
     pub(crate) calls: FuturesUnordered<BoxFuture<'static, Event>>,
-    /// Covers everything read, finished or not.
+    /// The position that covers all messages read, finished or not.
     pub(crate) cursor: Position,
-    /// What this shard knows of the log: from the grant, then from every batch and settlement.
+    /// Evidence of the log's history: from the grant, then from every batch and settlement.
     pub(crate) evidence: Evidence,
     /// The name of the log at the grant.
     pub(crate) log: Uuid,
-    /// Whether a call of the kind is under way.
+    /// Whether a call of this kind is in progress.
     pub(crate) is_fetching: bool,
     pub(crate) is_settling: bool,
     pub(crate) is_renewing: bool,
     pub(crate) is_asking_due: bool,
-    /// Messages given to the broker and not answered.
+    /// Unanswered messages at the broker.
     pub(crate) in_flight: usize,
     /// A settlement that failed and must be written before any other.
     pub(crate) unwritten: Option<Work>,
-    /// Whether the latest settlement failed: nothing is sent until one is written.
+    /// Whether the latest settlement failed: no message is sent until a settlement is written.
     pub(crate) has_unwritten: bool,
     /// When to fetch next, and the pause after an empty fetch.
     pub(crate) poll_at: Duration,
@@ -147,28 +147,29 @@ pub(crate) struct Server {
     /// When to settle next, unless the window fills up.
     pub(crate) settle_at: Duration,
     pub(crate) renew_at: Duration,
-    /// Nothing is sent that could be answered after this: the lease may be another's then.
+    /// No message is sent whose answer could come after this time: another relay may have the lease
+    /// then.
     pub(crate) valid_until: Duration,
-    /// Failed store calls in a row, and when to try again.
+    /// Failed store calls in a row.
     pub(crate) store_failures: u32,
     /// Why the last store call failed, if it did.
     pub(crate) store_failure: Option<String>,
     pub(crate) store_retry_at: Duration,
     pub(crate) failed_probes: u32,
-    /// Whether the last fetch left nothing unread.
+    /// Whether the last fetch reached the end of the log.
     pub(crate) is_caught_up: bool,
-    /// Set when told to stop: answers are awaited until then.
+    /// Set when the shard is told to stop: it waits for answers until then.
     pub(crate) drain_until: Option<Duration>,
-    /// The lease is another's: nothing is sent or written any more.
+    /// Whether another relay has the lease: the shard sends and writes nothing any more.
     pub(crate) is_fenced: bool,
-    /// The log went back in time: like `is_fenced`, and the supervisor is told.
+    /// Whether the log went back in time: like `is_fenced`, and the supervisor is told.
     pub(crate) is_rewound: bool,
-    /// Everything up to `until` is finished, and the position says so.
+    /// Whether all messages up to `until` are finished and the position is at `until`.
     pub(crate) has_reached_barrier: bool,
 }
 
 impl Server {
-    /// A server of the lease, granted by a request made at `asked_at`.
+    /// A server of a lease that was requested at `asked_at`.
     pub(crate) fn new(
         context: Arc<Context>,
         route: Arc<Route>,
@@ -226,7 +227,7 @@ impl Server {
         server
     }
 
-    /// Serves until there is a reason to end. The lease is given back unless it is lost.
+    /// Serves the shard until it ends. Gives the lease back unless it is lost.
     pub(crate) async fn serve(mut self, stop: CancellationToken) -> End {
         let clock = self.context.clock.clone();
         let mut wake = self.context.wake.clone();
@@ -269,7 +270,7 @@ impl Server {
         self.context.board.shard(&self.route.spec.name, self.lease.shard.index, held_up, now);
     }
 
-    /// The next time at which `start` could do something that it cannot do now.
+    /// The next time at which `start` could start a call that it cannot start now.
     fn next_start(&self) -> Duration {
         let mut times = vec![self.renew_at, self.due_at, self.settled_at + SKIP_INTERVAL];
         if !self.is_fetching {
@@ -284,7 +285,7 @@ impl Server {
         if self.store_failures > 0 {
             times.push(self.store_retry_at);
         }
-        // What is past and could not start waits for an answer, not for time.
+        // A call whose time has passed and which could not start waits for an answer, not for time.
         let ahead = times.into_iter().filter(|&time| time > now).min();
         ahead.unwrap_or(now + SKIP_INTERVAL)
     }
@@ -346,7 +347,7 @@ impl Server {
         let Settlement { park, repark, delivered, .. } = &work.settlement;
         delivered.iter().for_each(|&seq| self.window.floors.delivered(seq));
         if !(park.is_empty() && repark.is_empty() && delivered.is_empty()) {
-            // Something may be first of its key now.
+            // Another parked message may be the first of its key now.
             self.due_at = now;
         }
     }
@@ -357,7 +358,7 @@ impl Server {
         self.valid_until = asked_at + lease * 9 / 10;
     }
 
-    /// The value of a store call that worked; otherwise notes what its failure means.
+    /// The value of a successful store call; otherwise records the consequence of its failure.
     fn checked<T>(&mut self, result: Result<T, StoreError>, now: Duration) -> Option<T> {
         match result {
             Ok(value) => {
@@ -371,7 +372,7 @@ impl Server {
                 None
             }
             Err(error) if error.kind == StoreErrorKind::Rewound => {
-                // Several calls may be under way; the first answer says it all.
+                // Several calls may be in progress; the first `Rewound` is enough.
                 if !self.is_rewound {
                     self.events.rewound(&error);
                 }
@@ -407,7 +408,7 @@ impl Server {
         if planted::has(Planted::NotifyOnly) && !batch.more {
             self.poll_at = Duration::MAX;
         }
-        // The store works on the next batch while this one is taken in.
+        // The store works on the next batch while this one enters the window.
         self.start_fetch(now, &batch.messages);
         self.raise_floor();
         self.window.add_batch(batch, now);
@@ -441,7 +442,7 @@ impl Server {
         self.context.once || self.until.is_some()
     }
 
-    /// Whether and why serving is over. Looked at when everything that can start has started.
+    /// Why serving ends now, if it does. Called after all calls that can start have started.
     fn ended(&mut self) -> Option<End> {
         if self.is_fenced {
             let end = match self.is_rewound {
@@ -478,9 +479,11 @@ impl Server {
     async fn finish(self, end: End) -> End {
         let Self { context, lease, events, route, in_flight, .. } = self;
         context.board.left(&route.spec.name, lease.shard.index);
-        // With answers outstanding the lease is kept until it expires: what was sent may still land.
+        // With answers outstanding the relay keeps the lease until it expires: sent messages may
+        // still arrive.
         if !matches!(end, End::Fenced | End::Rewound(_)) && in_flight == 0 {
-            // Failing to give it back costs the next holder the rest of the lease, nothing else.
+            // If giving the lease back fails, the next holder waits for its expiry; nothing else
+            // happens.
             if let Err(error) = context.store.release(&lease).await {
                 events.store_failed(&error);
             }
@@ -496,7 +499,7 @@ impl Server {
     }
 }
 
-/// How long to leave a store alone after a call that took this long.
+/// The pause after a store call that took this long.
 fn pause(took: Duration) -> Duration {
     (took * PAUSES_PER_CALL).min(PAUSE_MAX)
 }

@@ -1,6 +1,6 @@
-//! One route as the supervisor sees it: what of it is served here, and which store call about it comes
-//! next. Every route has its own turn and one call under way at most, so a call that hangs, on a row
-//! that somebody keeps locked, delays its own route and no other.
+//! The supervisor's state of one route: the shards that are served here, and the next store call
+//! for the route. Every route has its own turn and at most one store call in progress, so a call
+//! that hangs on a locked row delays its own route and no other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,28 +13,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Route, board::Board, events};
 
-/// Failed calls in a row after which a route pauses before it asks for the next shard.
+/// Failed calls in a row after which the route pauses before it claims the next shard.
 const FAILURES_IN_A_ROW_MAX: u32 = 4;
 
-/// A call about a route.
+/// A store call for a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// Make the route known to the store.
+    /// Register the route.
     Register,
-    /// See how the route is split, and complete a change of that.
+    /// Read the layout of shards, and complete a resize.
     Layout,
-    /// Take a shard.
+    /// Acquire a shard.
     Acquire(u16),
 }
 
-/// How a call about a route ended.
+/// The result of a store call for a route.
 pub(crate) enum Answer {
     Registered(Result<Layout, StoreError>),
     Layout(Result<Layout, StoreError>),
     Acquired {
         shard: u16,
         asked_at: Duration,
-        /// What the claim told the store.
+        /// The rewind that the claim reported to the store.
         rewound: Option<Rewound>,
         result: Result<Option<Box<Grant>>, StoreError>,
     },
@@ -43,33 +43,34 @@ pub(crate) enum Answer {
 /// See the module documentation.
 pub(crate) struct Slot {
     pub(crate) route: Arc<Route>,
-    /// How the route is split, as the store last said; `None` until the store knows the route.
+    /// The layout that the store last returned; `None` until the route is registered.
     pub(crate) layout: Option<Layout>,
-    /// Shards served here, and how to stop them.
+    /// Shards served here, with the tokens that stop them.
     pub(crate) held: BTreeMap<u16, CancellationToken>,
-    /// Shards that are not to be taken again: done (running once), or waiting for a resize.
+    /// Shards that are not acquired again: done (running once), or waiting for a resize.
     pub(crate) over: BTreeSet<u16>,
-    /// Shards whose task panicked, and until when nobody can serve them: their leases have to run out.
+    /// Shards whose task panicked, and until when no relay can serve them, because their leases
+    /// have to expire.
     pub(crate) panicked: BTreeMap<u16, Duration>,
-    /// Set by a shard whose log went back in time, until the store has been told of it.
+    /// Set by a shard whose log went back in time, until the store has been told.
     pub(crate) rewound: Option<Rewound>,
-    /// Relays that serve the route, as the last heartbeat found; `None` before the first.
+    /// Number of relays that serve the route, from the last heartbeat; `None` before the first.
     pub(crate) relays: Option<usize>,
-    /// Counts layouts: what a task of an earlier one reports when it ends does not matter any more.
+    /// Counts layouts: the end of a task of an earlier layout is ignored.
     pub(crate) generation: u64,
-    /// Whether a call about the route is under way.
+    /// Whether a store call for the route is in progress.
     pub(crate) is_asking: bool,
     /// When the next call may start.
     pub(crate) ask_at: Duration,
-    /// When to look at the layout next.
+    /// When to read the layout next.
     pub(crate) layout_at: Duration,
-    /// Whether every shard has been looked at since something changed.
+    /// Whether every shard has been tried since the last change.
     pub(crate) has_looked: bool,
-    /// Why the last call failed; gone with the next that does not.
+    /// Why the last call failed; `None` after a successful call.
     pub(crate) failure: Option<StoreError>,
     /// Failed calls in a row.
     pub(crate) failures: u32,
-    /// The shard to look at next.
+    /// The shard to try next.
     shard_next: u16,
 }
 
@@ -98,13 +99,13 @@ impl Slot {
         &self.route.spec.name
     }
 
-    /// Most shards to hold, so that every relay has some.
+    /// This relay's fair share: the most shards to hold.
     fn share(&self, layout: Layout) -> usize {
         self.relays.map_or(1, |relays| usize::from(layout.shards).div_ceil(relays.max(1))).max(1)
     }
 
-    /// The call to make now, if any. A round looks at every shard that is not served here, as long as
-    /// the fair share is not reached; the next one begins `pause` after it.
+    /// The call to make now, if any. A round tries every shard that is not served here, as long as
+    /// the fair share is not reached; the next round begins `pause` after it.
     pub(crate) fn next(&mut self, now: Duration, pause: Duration, board: &Board) -> Option<Ask> {
         if self.is_asking || now < self.ask_at {
             return None;
@@ -140,7 +141,8 @@ impl Slot {
         self.shard_next = 0;
     }
 
-    /// What is past: whoever serves those shards by now says how they are doing.
+    /// Removes panicked shards whose leases have expired: the relay that serves them now reports
+    /// their state.
     fn forget_panics(&mut self, now: Duration, board: &Board) {
         let Self { route, panicked, held, .. } = self;
         panicked.retain(|&shard, &mut until| {
@@ -159,9 +161,9 @@ impl Slot {
         }
     }
 
-    /// Takes a layout over. Shards served here are given back when it is another one, to be taken
-    /// again, where a change is under way with the position at which they must end. Returns whether
-    /// it is another one.
+    /// Adopts a layout and returns whether it is another one. If so, the relay gives back the
+    /// shards served here and acquires them again; during a resize the new grant has the position
+    /// at which the shard must end.
     pub(crate) fn follow(&mut self, layout: Layout) -> bool {
         let Some(before) = self.layout.replace(layout).filter(|before| *before != layout) else {
             return false;
@@ -178,7 +180,7 @@ impl Slot {
         true
     }
 
-    /// A call worked.
+    /// Records a successful call.
     pub(crate) fn worked(&mut self, board: &Board) {
         self.failures = 0;
         if self.failure.take().is_some() {
@@ -187,7 +189,7 @@ impl Slot {
         }
     }
 
-    /// A call failed, and is repeated in the next round. What is new about it is told.
+    /// Records a failed call, which is repeated in the next round. Logs only a new kind of failure.
     pub(crate) fn failed(
         &mut self,
         error: StoreError,

@@ -1,8 +1,8 @@
-//! Runs a relay: registers its routes, says that it is there, takes its fair share of shards and
-//! gives the rest back, serves each in a task of its own, and stops in three phases.
+//! Runs a relay: registers its routes, writes its heartbeat, acquires its fair share of shards and
+//! gives surplus shards back, serves each shard in its own task, and stops in three phases.
 //!
-//! Routes do not wait for each other: each has a call of its own under way (`slot.rs`), and their
-//! answers are handled as they come.
+//! Routes do not wait for each other: each has its own store call in progress (`slot.rs`), and the
+//! results are handled as they come.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -31,21 +31,21 @@ use crate::{
 const START_BACKOFF: Backoff =
     Backoff { initial: Duration::from_millis(200), max: Duration::from_secs(10) };
 
-/// Why a relay ended other than by being told to.
+/// Why a relay ended without being told to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The store cannot be served at all; it says what to do.
+    /// The store cannot be served at all; the error says what to do.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Running once, and a broker cannot be used.
+    /// The relay runs once, and a broker cannot be used.
     #[error("route {route}: the broker cannot be used: {reason}")]
     Unreachable {
         /// The route.
         route: String,
-        /// What the broker's adapter said.
+        /// The adapter's reason.
         reason: String,
     },
-    /// Running once, and another relay serves a shard.
+    /// The relay runs once, and another relay serves a shard.
     #[error("route {route}: shard {shard} is served by another relay")]
     Busy {
         /// The route.
@@ -66,7 +66,7 @@ pub struct Relay {
     random: fastrand::Rng,
 }
 
-/// Talks to a running relay. Cheap to clone.
+/// A handle of a relay. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     clock: Arc<dyn Clock>,
@@ -74,12 +74,12 @@ pub struct Handle {
     wake: watch::Sender<u64>,
 }
 
-/// How a relay is doing.
+/// The health of a relay.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// Whether the store answers and every route is known to it.
+    /// Whether the store answers and every route is registered.
     pub ready: bool,
-    /// Time since the supervisor last came round; `None` before the first time.
+    /// Time since the supervisor's loop last ran; `None` before the first run.
     pub ticked: Option<Duration>,
     /// Why the store cannot be used, if it cannot.
     pub store_failure: Option<String>,
@@ -88,13 +88,13 @@ pub struct Health {
 }
 
 impl Handle {
-    /// Makes idle shards look into the outbox now: for a process that enqueues and relays. Polling
-    /// finds everything without it.
+    /// Makes idle shards fetch now: for a process that both enqueues and relays. Without it polling
+    /// finds all messages.
     pub fn wake(&self) {
         self.wake.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// How the relay is doing.
+    /// The health of the relay.
     #[must_use]
     pub fn health(&self) -> Health {
         let (ticked_at, store_failure) = self.board.tick();
@@ -115,7 +115,7 @@ impl Relay {
         Self::with_environment(store, routes, settings, clock, fastrand::Rng::new())
     }
 
-    /// A relay whose time and randomness are given.
+    /// A relay with a given clock and a given seed.
     #[must_use]
     pub fn with_environment(
         store: Arc<dyn Store>,
@@ -141,11 +141,11 @@ impl Relay {
         Handle { clock: self.clock.clone(), board: self.board.clone(), wake: self.wake.clone() }
     }
 
-    /// Serves until `stop` is cancelled, then stops fetching, waits for the answers to what is in
-    /// flight (at most [`Settings::drain`]), settles, and gives its leases back.
+    /// Serves until `stop` is cancelled, then stops fetching, waits for the answers to the messages
+    /// in flight (at most [`Settings::drain`]), settles them, and gives its leases back.
     ///
     /// # Errors
-    /// When the store cannot be served at all. What may pass by itself is waited for.
+    /// When the store cannot be served at all. The relay waits for passing errors to end.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
         let (store, clock, retention) =
             (self.store.clone(), self.clock.clone(), self.settings.retention);
@@ -156,11 +156,11 @@ impl Relay {
         }
     }
 
-    /// Serves until everything committed so far is delivered or parked, and cleans up once.
+    /// Serves until all messages committed so far are delivered or parked, and runs retention once.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and when another relay serves one of the shards or a broker cannot be
-    /// used.
+    /// The errors of [`run`](Self::run), and when another relay serves one of the shards or a
+    /// broker cannot be used.
     pub async fn run_once(self, stop: CancellationToken) -> Result<(), Error> {
         let (store, retention) = (self.store.clone(), self.settings.retention);
         self.supervise(stop, true).await?;
@@ -169,7 +169,7 @@ impl Relay {
     }
 
     async fn supervise(self, stop: CancellationToken, once: bool) -> Result<(), Error> {
-        // Routes may share a broker, which is closed once.
+        // Routes may share a broker; each broker is closed once.
         let mut brokers: Vec<Arc<dyn Broker>> = Vec::new();
         for route in &self.routes {
             if !brokers.iter().any(|broker| Arc::ptr_eq(broker, &route.broker)) {
@@ -186,17 +186,17 @@ impl Relay {
     }
 }
 
-/// What a task serves.
+/// The shard that a task serves.
 struct Serving {
     slot: usize,
     shard: u16,
     generation: u64,
 }
 
-/// The end of a call of the supervisor.
+/// The result of a store call of the supervisor.
 enum Event {
     Beat(Result<Vec<u32>, StoreError>),
-    /// Of the route at that place.
+    /// A call of the route with this index.
     Route(usize, Answer),
 }
 
@@ -204,12 +204,12 @@ struct Supervisor {
     context: Arc<Context>,
     beat: RelayBeat,
     slots: Vec<Slot>,
-    /// Calls under way: the heartbeat's, and one a route at most.
+    /// Calls in progress: the heartbeat's, and at most one per route.
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
     tasks: JoinSet<End>,
-    /// What each task serves.
+    /// The shard of each task.
     serving: HashMap<Id, Serving>,
-    /// When to say next that this relay is there.
+    /// When to write the next heartbeat.
     beat_at: Duration,
     is_beating: bool,
     /// Why the last heartbeat failed.
@@ -227,7 +227,7 @@ impl Supervisor {
             routes: relay.routes.iter().map(|route| route.spec.name.clone()).collect(),
             paused: Vec::new(),
         };
-        // Running once, everything is tried: whoever else is there shows by holding a lease.
+        // Running once, the relay tries all shards; other relays show by the leases they hold.
         let relays = once.then_some(1);
         Self {
             slots: relay.routes.into_iter().map(|route| Slot::new(route, relays)).collect(),
@@ -278,7 +278,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits for a store that can be served. False if stopped.
+    /// Waits until the store can be served. `false` if stopped meanwhile.
     async fn check(&mut self) -> Result<bool, Error> {
         let mut failures = 0;
         loop {
@@ -298,24 +298,24 @@ impl Supervisor {
         }
     }
 
-    /// Between two rounds of a route.
+    /// The pause between two rounds of a route.
     fn pause(&self) -> Duration {
         self.context.settings.poll.min(self.context.settings.lease / 3)
     }
 
-    /// The next time at which `ask` could do something that it cannot do now.
+    /// The next time at which `ask` could start a call that it cannot start now.
     fn next_at(&self) -> Duration {
         let now = self.context.clock.elapsed();
         let routes = self.slots.iter().filter(|slot| !slot.is_asking).map(|slot| slot.ask_at);
         let beat = (!self.is_beating).then_some(self.beat_at);
-        // What is past and could not start waits for an answer, not for time.
+        // A call whose time has passed and which could not start waits for an answer, not for time.
         let ahead = routes.chain(beat).filter(|at| *at > now).min();
-        // At least this often it shows that it is not stuck.
+        // The loop runs at least this often, to show that it does not hang.
         let latest = now + self.pause();
         ahead.map_or(latest, |ahead| ahead.min(latest))
     }
 
-    /// Why the store cannot be used at all: it takes no heartbeat, or answers for no route.
+    /// Why the store cannot be used at all: the heartbeat fails, or the calls of all routes fail.
     fn store_failure(&self) -> Option<String> {
         let of_all =
             self.slots.iter().map(|slot| slot.failure.as_ref()).collect::<Option<Vec<_>>>();
@@ -379,8 +379,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Whether a route was paused or resumed since the last beat: people should not have to wait for
-    /// the next one to see it.
+    /// Whether a route was paused or resumed since the last heartbeat, so that people see it before
+    /// the next regular one.
     fn has_news(&self, now: Duration) -> bool {
         let pauses = self.context.board.pauses(now);
         let told = self.beat.paused.iter().map(|pause| &pause.route);
@@ -399,7 +399,8 @@ impl Supervisor {
                 }
                 self.beat_failure = Some(text);
                 self.beat_at = now + self.pause();
-                // Leases alone decide who serves; without a count it is as if nobody else were there.
+                // Leases alone decide which relay serves; without a count this relay assumes that
+                // it is alone.
                 for slot in &mut self.slots {
                     slot.relays.get_or_insert(1);
                 }
@@ -413,7 +414,7 @@ impl Supervisor {
                 slot.relays = Some(usize::try_from(relays).unwrap_or(usize::MAX));
             }
             if slot.layout.is_some_and(|layout| layout.resizing_to.is_some()) {
-                // The position to stop at may have moved on: have another look.
+                // The barrier may have moved on, so the shards are tried again.
                 slot.over.clear();
             }
             if slot.layout.is_some() {
@@ -447,12 +448,12 @@ impl Supervisor {
                 None
             }
             Answer::Layout(Err(error)) => {
-                // Shards are asked for all the same; the split is looked at again after them.
+                // Shards are claimed all the same; the layout is read again after them.
                 slot.layout_at = now + pause;
                 Some(error)
             }
             Answer::Acquired { shard, asked_at, rewound, result: Ok(grant) } => {
-                // What was learned meanwhile is told with the next claim.
+                // A rewind that was found meanwhile is reported with the next claim.
                 slot.rewound = slot.rewound.filter(|known| Some(*known) != rewound);
                 if let Some(mut grant) = grant {
                     if planted::has(Planted::KeepsIdentity) {
@@ -483,7 +484,7 @@ impl Supervisor {
         self.serving.insert(task.id(), Serving { slot: index, shard, generation });
     }
 
-    /// Running once: whether nothing is left to serve.
+    /// Running once: whether all shards are done.
     fn is_over(&mut self) -> Result<bool, Error> {
         if self.slots.iter().any(|slot| slot.is_asking || !slot.has_looked) {
             return Ok(false);
@@ -493,7 +494,7 @@ impl Supervisor {
                 |shard: &u16| !slot.over.contains(shard) && !slot.held.contains_key(shard);
             let shards = slot.layout.map_or(0, |layout| layout.shards);
             if let Some(shard) = (0..shards).find(missing) {
-                // Tasks that are ending may still hold it.
+                // A task that is ending may still hold the shard.
                 if !self.tasks.is_empty() {
                     return Ok(false);
                 }
@@ -554,9 +555,9 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Stops every shard, waits for all of them, and says goodbye. A lease that is granted meanwhile
-    /// is given back. Calls that take longer than [`Settings::drain`] are left to the store: a
-    /// registration may read the whole log, and a lease granted later runs out by itself.
+    /// Stops every shard, waits for all of them, and removes the heartbeat. A lease that is granted
+    /// meanwhile is given back. The relay does not wait longer than [`Settings::drain`] for store
+    /// calls: a registration may read the whole log, and a lease granted later expires by itself.
     async fn stop_all(&mut self) {
         let clock = self.context.clock.clone();
         let drained_at = clock.elapsed() + self.context.settings.drain;

@@ -1,6 +1,5 @@
-//! What a shard holds in memory: messages read and not settled, which of them may be sent, how far
-//! the contiguous prefix of finished ones reaches, and what the next settlement will write.
-//! Holds no I/O.
+//! The messages of a shard in memory: which are read and not settled, which may be sent, how far
+//! the finished prefix reaches, and what the next settlement will write. Holds no I/O.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -19,29 +18,29 @@ use crate::{
     planted::{self, Planted},
 };
 
-/// Ids from here on are parked messages being tried again; below, messages from the log.
+/// First id of parked messages that are tried again; lower ids are messages from the log.
 const PARKED_FIRST: ItemId = 1 << 63;
 
 /// One message in memory.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) delivery: Arc<Delivery>,
-    /// The lane it waits in; `None` where it waits for nobody.
+    /// The lane of the message; `None` for a message without a key, which waits for no other.
     pub(crate) lane: Option<LaneId>,
     /// Age when it was read, by the database's clock.
     age: Duration,
-    /// When it was read, by ours.
+    /// When it was read, by the relay's clock.
     read_at: Duration,
-    /// Acknowledged, or handed to the settlement as parked.
+    /// Whether the message is acknowledged, or handed to the settlement as parked.
     is_done: bool,
-    /// Definite refusals before now.
+    /// Definite refusals so far.
     pub(crate) attempts: u32,
-    /// Unknown outcomes before now.
+    /// Unknown outcomes so far.
     pub(crate) unknowns: u32,
 }
 
 impl Item {
-    /// Its age now.
+    /// The present age of the message.
     pub(crate) fn age(&self, now: Duration) -> Duration {
         self.age + now.saturating_sub(self.read_at)
     }
@@ -56,9 +55,9 @@ impl Item {
 struct Mark {
     /// The batch's items are below this id.
     until: ItemId,
-    /// Everything up to this seq was looked at ...
+    /// The highest seq that the fetch scanned.
     end: Seq,
-    /// ... under this snapshot.
+    /// The snapshot of the fetch.
     snapshot: Snapshot,
 }
 
@@ -72,29 +71,31 @@ pub(crate) struct Window {
     /// Parked messages being tried again.
     parked: HashMap<ItemId, Item>,
     parked_next: ItemId,
-    /// Ends of the batches `log` came in.
+    /// Ends of the batches in `log`.
     marks: VecDeque<Mark>,
-    /// Covers everything that left `log`.
+    /// The position that covers all messages that left `log`.
     settled: Position,
     /// Whether `settled` moved past a message since the last settlement.
     has_moved: bool,
     /// Whether `settled` moved at all, perhaps only over other routes' messages.
     has_skipped: bool,
-    /// Messages that left `log` and whose settlement is not confirmed: what a crash would repeat.
+    /// Messages that left `log` and whose settlement is not confirmed: a crash would repeat them.
     unconfirmed: usize,
-    /// Weight of everything in `log` and `parked`, and of what is put aside until that is written.
+    /// Bytes of all messages in `log` and `parked`, and of messages to park until they are written.
     bytes: usize,
-    /// Keys with a parked message: later messages of theirs are parked behind it.
+    /// Keys with a parked message: later messages of these keys are parked behind it.
     blocked: HashSet<String>,
-    /// What the next settlement writes besides the position.
+    /// The next settlement, without the position.
     pending: Settlement,
-    /// Put aside, but behind something of `log` that is not finished. Each is written together with the
-    /// position that passes it: were it written before, whoever takes over would find it both parked
-    /// and in the log, and send what a person may have discarded meanwhile.
+    /// Messages to park that are behind an unfinished message of `log`. Each is written together
+    /// with the position that passes it. If it were written before, a relay that takes over would
+    /// find it both parked and in the log, and could send a message that a person has discarded
+    /// meanwhile.
     parked_ahead: BTreeMap<ItemId, Park>,
-    /// Parked messages whose outcome was unknown; charged once another message passes.
+    /// Parked messages whose outcome was unknown; the unknown outcome counts once another message
+    /// is acknowledged.
     suspects: BTreeMap<Seq, Repark>,
-    /// What messages that enter are told about those before them.
+    /// The floors of messages that enter the window.
     pub(crate) floors: Floors,
 }
 
@@ -125,7 +126,7 @@ impl Window {
         }
     }
 
-    /// Takes in what a fetch found. Messages of blocked keys go straight to the next settlement.
+    /// Adds the batch of a fetch. Messages of blocked keys go straight to the next settlement.
     pub(crate) fn add_batch(&mut self, batch: Batch, now: Duration) {
         for fetched in batch.messages {
             let id = self.log_first + self.log.len() as u64;
@@ -160,7 +161,7 @@ impl Window {
         self.advance();
     }
 
-    /// Takes in parked messages to try again, in order per key.
+    /// Adds parked messages to try again, in order per key.
     pub(crate) fn add_due(&mut self, messages: Vec<Parked>, now: Duration) {
         for parked in messages {
             let id = self.parked_next;
@@ -192,7 +193,7 @@ impl Window {
         }
     }
 
-    /// The item, unless it is gone.
+    /// The item; `None` if it has left the window.
     pub(crate) fn item(&self, id: ItemId) -> Option<&Item> {
         if id >= PARKED_FIRST {
             return self.parked.get(&id);
@@ -206,7 +207,7 @@ impl Window {
         &mut self.log[index]
     }
 
-    /// The broker has it.
+    /// Records that the broker acknowledged the message.
     pub(crate) fn acknowledged(&mut self, id: ItemId) {
         if id < PARKED_FIRST {
             self.log_item(id).is_done = true;
@@ -216,19 +217,22 @@ impl Window {
         }
     }
 
-    /// The broker refused it: put it aside as `next` says, and with it what waits behind it.
+    /// Parks a refused message, with the messages of its key behind it. `next` says whether it is
+    /// tried again.
     pub(crate) fn refused(&mut self, id: ItemId, failure: Failure, next: Next, now: Duration) {
         self.put_aside(id, 1, failure, next, now);
     }
 
-    /// As [`refused`](Self::refused), but no attempt is spent: it may not be the message's fault.
+    /// The same as [`refused`](Self::refused), but without spending an attempt, because the message
+    /// may not be at fault.
     pub(crate) fn put_off(&mut self, id: ItemId, failure: Failure, next: Next, now: Duration) {
         self.put_aside(id, 0, failure, next, now);
     }
 
     fn put_aside(&mut self, id: ItemId, spent: u32, failure: Failure, next: Next, now: Duration) {
         let Some(&Item { ref delivery, attempts, unknowns, .. }) = self.item(id) else { return };
-        // Of the log it has as many as the outage had probes, which all count as one, or none.
+        // A message from the log has one unknown outcome per probe of the outage; together they do
+        // not count.
         let unknowns = if Self::is_from_log(id) { 0 } else { unknowns };
         let (seq, attempts, failure) = (delivery.seq, attempts + spent, Some(failure));
         self.set_aside(id, Repark { seq, attempts, unknowns, failure, next }, now);
@@ -236,15 +240,16 @@ impl Window {
 
     fn set_aside(&mut self, id: ItemId, report: Repark, now: Duration) {
         let key = self.item(id).and_then(Item::key).map(str::to_owned);
-        // Behind a dead letter the key may go on, but not before that is written: whoever takes over
-        // would try it again, and it could arrive after what was behind it.
+        // The key may go on behind a dead letter, but not before the dead letter is settled: a
+        // relay that takes over would try it again, and it could arrive after later messages of the
+        // key.
         let blocks = match report.next {
             Next::Dead => !planted::has(Planted::GoesOnUnwritten),
             Next::Retry(_) | Next::DeadAndBlock => !planted::has(Planted::ContinueAfterFail),
         };
         if id >= PARKED_FIRST {
             self.forget_parked(id);
-            // This is the latest about it: nothing learned before may be written instead or later.
+            // This report replaces all earlier reports about the message.
             self.suspects.remove(&report.seq);
             self.pending.repark.retain(|earlier| earlier.seq != report.seq);
             self.pending.repark.push(report);
@@ -275,7 +280,7 @@ impl Window {
         }
     }
 
-    /// An item of a blocked key that is in no lane any more, and all of its key that is.
+    /// Holds back an item of a blocked key that has left its lane, and all queued items of the key.
     pub(crate) fn hold_back_with_followers(&mut self, id: ItemId, now: Duration) {
         let key = self.item(id).and_then(Item::key).map(str::to_owned);
         self.hold_back(id, now);
@@ -284,7 +289,7 @@ impl Window {
         }
     }
 
-    /// An item that must not be sent because one before it of its key was put aside.
+    /// Parks an item that must not be sent because an earlier message of its key was parked.
     fn hold_back(&mut self, id: ItemId, now: Duration) {
         if id < PARKED_FIRST {
             self.park_behind(id, now);
@@ -322,8 +327,9 @@ impl Window {
         self.parked_ahead.insert(id, park);
     }
 
-    /// The broker cannot be used, or did not say what became of it. A message from the log stays to
-    /// be sent again (true: put it back); a parked one is due again later.
+    /// Records an outcome that is unreachable or unknown. A message from the log stays in the
+    /// window and is sent again (returns `true`: put it back to its lane); a parked message is due
+    /// again later.
     pub(crate) fn not_sent(&mut self, id: ItemId, unknown: Option<&Failure>) -> bool {
         if id < PARKED_FIRST {
             let item = self.log_item(id);
@@ -350,10 +356,10 @@ impl Window {
         false
     }
 
-    /// The broker is back: whatever it did not answer twice, while now it answers others, is put
-    /// aside without spending an attempt, so that one message that breaks the connection cannot stop
-    /// the rest. However long the outage was, this is one unknown outcome. `next` says what happens
-    /// after so many of them.
+    /// Parks suspects after an outage: messages that stayed unanswered twice, while the broker now
+    /// answers other messages. They spend no attempt, so that one message that breaks the
+    /// connection cannot stop the others. However long the outage was, it counts as one unknown
+    /// outcome. `next` says what happens after this many unknown outcomes.
     pub(crate) fn set_suspects_aside(&mut self, now: Duration, mut next: impl FnMut(u32) -> Next) {
         for mut report in std::mem::take(&mut self.suspects).into_values() {
             report.next = next(report.unknowns);
@@ -374,7 +380,7 @@ impl Window {
         }
     }
 
-    /// Puts a message from the log aside that is in no lane any more and was left unanswered.
+    /// Parks an unanswered message from the log that has left its lane.
     pub(crate) fn suspect(&mut self, id: ItemId, next: Next, now: Duration) {
         let item = self.log_item(id);
         let detail = format!("no answer to {} sends", item.unknowns);
@@ -383,7 +389,8 @@ impl Window {
         self.set_aside(id, Repark { seq, attempts: 0, unknowns: 1, failure, next }, now);
     }
 
-    /// Parked messages behind one that is due again later wait for it there.
+    /// Drops the parked messages behind a message that is due again later; they wait for it in the
+    /// store.
     fn forget_behind(&mut self, item: &Item) {
         let Some(lane) = item.lane else { return };
         let Self { lanes, parked, .. } = self;
@@ -399,7 +406,7 @@ impl Window {
         Some(item)
     }
 
-    /// Lets go of the finished prefix and moves the position over it.
+    /// Removes the finished prefix and moves the position over it.
     pub(crate) fn advance(&mut self) {
         let mut last = None;
         while self.log.front().is_some_and(|item| item.is_done) {
@@ -424,14 +431,14 @@ impl Window {
         }
     }
 
-    /// Raises what messages that enter from now on are told, as far as can be proved.
+    /// Raises the floor of messages that enter from now on, as far as it can be proved.
     pub(crate) fn raise_floor(&mut self, is_past: impl Fn(&Horizon, &Snapshot) -> bool) {
         self.advance();
         self.floors.raise(&self.settled, is_past);
     }
 
-    /// What to write now, if anything, and how many messages it confirms. Progress over nothing but
-    /// other routes' messages is written only when `even_if_skipped`.
+    /// The settlement to write now, if any, and the number of messages it confirms. Progress over
+    /// messages of other routes alone is written only if `even_if_skipped`.
     pub(crate) fn settlement(&mut self, even_if_skipped: bool) -> Option<(Settlement, usize)> {
         self.advance();
         let is_due = self.has_moved || self.has_pending() || even_if_skipped && self.has_skipped;
@@ -451,7 +458,7 @@ impl Window {
         Some((settlement, self.unconfirmed))
     }
 
-    /// A settlement that confirms so many messages has been written.
+    /// Records that a settlement which confirms this many messages has been written.
     pub(crate) fn confirmed(&mut self, settlement: &Settlement, messages: usize) {
         self.unconfirmed -= messages;
         self.bytes -= settlement.park.iter().map(|park| park.message.weight()).sum::<usize>();
@@ -462,18 +469,19 @@ impl Window {
         !(park.is_empty() && repark.is_empty() && delivered.is_empty())
     }
 
-    /// Whether nothing finished waits for a settlement.
+    /// Whether no finished message waits for a settlement.
     pub(crate) fn settlement_is_empty(&mut self) -> bool {
         self.advance();
         !self.has_moved && !self.has_pending()
     }
 
-    /// Whether everything taken in has been finished and handed to a settlement.
+    /// Whether all messages of the window have been finished and handed to a settlement.
     pub(crate) fn is_settled(&self) -> bool {
         self.log.is_empty() && self.parked.is_empty() && !self.has_moved && !self.has_pending()
     }
 
-    /// Keys that nothing parked holds back any more, unless the next settlement parks one again.
+    /// Unblocks keys that have no parked message any more, unless the next settlement parks one
+    /// again.
     pub(crate) fn unblock(&mut self, keys: Vec<String>) {
         if planted::has(Planted::UnblocksTooEarly) {
             self.blocked.clear();
@@ -488,23 +496,24 @@ impl Window {
         }
     }
 
-    /// Ends at the barrier exactly: everything it covers has been read and finished.
+    /// Moves the position exactly to the barrier: all messages that the barrier covers have been
+    /// read and finished.
     pub(crate) fn reach(&mut self, barrier: &Position) {
         self.settled = barrier.clone();
         self.has_moved = true;
     }
 
-    /// Messages held, and those that a crash would repeat.
+    /// Messages in memory, and messages that a crash would repeat.
     pub(crate) fn len(&self) -> usize {
         self.log.len() + self.parked.len() + self.unconfirmed
     }
 
-    /// Weight held.
+    /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether something is put aside that the store does not know of.
+    /// Whether there are messages to park that the store does not know yet.
     pub(crate) fn has_parked_ahead(&self) -> bool {
         !self.parked_ahead.is_empty()
     }

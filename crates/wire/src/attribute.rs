@@ -1,10 +1,10 @@
 //! CloudEvents attributes and how brokers spell them.
 
-/// How a broker's binding spells attribute names.
+/// The spelling of attribute names in a broker's binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// `ce_id`: Kafka, and Redis, which has no binding of its own. Neither has a place of its own for
-    /// an id, so there a raw message carries it in a header [`RAW_ID`].
+    /// `ce_id`: Kafka, and Redis, which has no binding. Neither has a field for an id, so a raw
+    /// message carries the id in a header [`RAW_ID`].
     Underscore,
     /// `ce-id`: HTTP and NATS.
     Dash,
@@ -14,16 +14,16 @@ pub enum Style {
     Plain,
 }
 
-/// The header that holds the id of a message whose profile has no attributes, where the broker has no
-/// place of its own for it.
+/// The header that holds the id of a message whose profile has no attributes, if the broker has no
+/// field for an id.
 pub const RAW_ID: &str = "posthaste-id";
 
-/// How a broker names things.
+/// The names that a broker uses and reserves.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
-    /// How it spells attributes.
+    /// The spelling of attributes.
     pub style: Style,
-    /// Header names, in lower case, that the adapter writes itself: a message may not bring them.
+    /// Header names, in lower case, that the adapter writes itself: a message may not use them.
     pub reserved: &'static [&'static str],
     /// Prefixes of header names, in lower case, that belong to the broker.
     pub reserved_prefixes: &'static [&'static str],
@@ -31,7 +31,7 @@ pub struct Names {
 
 macro_rules! attributes {
     ($($variant:ident $name:literal,)*) => {
-        /// The attributes we send and understand.
+        /// The attributes that Posthaste sends and reads.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Attribute {
             $($variant,)*
@@ -72,12 +72,13 @@ attributes! {
 }
 
 impl Attribute {
-    /// The trace context travels under its own name as well, so that tracing tools find it.
+    /// Whether the attribute is part of the trace context, which is sent under its own name as
+    /// well, so that tracing tools find it.
     pub(crate) fn is_trace(self) -> bool {
         matches!(self, Self::TraceParent | Self::TraceState)
     }
 
-    /// The attribute that a header is, if it is one.
+    /// The attribute of a header name, if it is one.
     pub(crate) fn of(header: &str, style: Style) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|attribute| attribute.name(style).eq_ignore_ascii_case(header))
@@ -85,12 +86,12 @@ impl Attribute {
 }
 
 impl Names {
-    /// The header of a raw message that holds its id, where there is one.
+    /// The header of a raw message that holds its id, if there is one.
     pub(crate) fn raw_id(&self) -> Option<&'static str> {
         (self.style == Style::Underscore).then_some(RAW_ID)
     }
 
-    /// Why a message may not bring a header of this name, if it may not.
+    /// Why a message may not use a header of this name, if it may not.
     pub(crate) fn refuses(&self, header: &str) -> bool {
         let lower = header.to_ascii_lowercase();
         let is_attribute = match self.style {

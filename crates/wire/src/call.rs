@@ -1,6 +1,6 @@
 //! The order of a call: which of its messages may be on their way together.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use foldhash::{HashMap, HashMapExt};
 use posthaste_core::{CallOrder, Delivery, Failure, Outcome};
@@ -53,13 +53,14 @@ impl Ordering {
     }
 }
 
-/// A call taken apart: parts to be sent one after the other, each with its answers. What follows a
-/// message of its key that failed is never handed out.
+/// A call on its way to the broker: [`run`](Self::run) hands its messages out, holds back later
+/// messages of a key that failed, and collects one outcome for each message. An adapter only sends.
 #[derive(Debug)]
 pub struct Call<'a, T = ()> {
     per_key: PerKey,
-    waiting: Vec<Part<'a, T>>,
-    outcomes: Vec<Option<Outcome>>,
+    /// The messages that have a wire form, in order.
+    parts: Vec<Part<'a, T>>,
+    outcomes: Outcomes<'a>,
 }
 
 /// One message of a call.
@@ -70,7 +71,7 @@ pub struct Part<'a, T = ()> {
     pub delivery: &'a Delivery,
     /// Its wire form.
     pub outgoing: Outgoing<'a>,
-    /// What the check of the call made of it.
+    /// What the check of the call made of it; an adapter may change it between rounds.
     pub prepared: T,
 }
 
@@ -88,8 +89,8 @@ impl<'a> Call<'a> {
 }
 
 impl<'a, T> Call<'a, T> {
-    /// As [`new`](Call::new), and what `check` refuses is rejected, too, as hopeless: names and sizes
-    /// that the broker would not take. What it returns is kept with the message.
+    /// As [`new`](Call::new), and a message that `check` refuses is rejected, too, as hopeless: names
+    /// and sizes that the broker would not take. What it returns is kept with the message.
     #[must_use]
     pub fn checked(
         wire: &'a Wire,
@@ -98,92 +99,104 @@ impl<'a, T> Call<'a, T> {
         messages: &'a [Arc<Delivery>],
         check: impl Fn(&Delivery, &Outgoing<'_>) -> Result<T, Failure>,
     ) -> Self {
-        let mut call = Self {
-            per_key,
-            waiting: Vec::with_capacity(messages.len()),
-            outcomes: vec![None; messages.len()],
-        };
-        let mut refused = Vec::new();
+        let mut parts = Vec::with_capacity(messages.len());
+        let mut outcomes = Outcomes::new(messages);
         for (index, delivery) in messages.iter().enumerate() {
             let encoded = wire.encode(delivery, names).and_then(|outgoing| {
                 let prepared = check(delivery, &outgoing)?;
                 Ok(Part { index, delivery, outgoing, prepared })
             });
             match encoded {
-                Ok(part) => call.waiting.push(part),
-                Err(failure) => refused.push((index, failure)),
+                Ok(part) => parts.push(part),
+                Err(failure) => outcomes.settle(index, Outcome::Rejected(failure.hopeless())),
             }
         }
-        for (index, failure) in refused {
-            call.outcomes[index] = Some(Outcome::Rejected(failure.hopeless()));
-            call.hold_back(index, messages[index].message.key.as_deref());
-        }
-        call
+        Self { per_key, parts, outcomes }
     }
 
-    /// The next messages to send together, in order; none once everything is answered.
-    #[must_use]
-    pub fn next_part(&mut self) -> Vec<Part<'a, T>> {
-        if self.waiting.len() <= 1 {
-            return std::mem::take(&mut self.waiting);
-        }
-        let mut lanes: HashMap<&str, Lane<'a>> = HashMap::with_capacity(self.waiting.len());
-        let (mut part, mut later) = (Vec::with_capacity(self.waiting.len()), Vec::new());
-        for message in self.waiting.drain(..) {
-            let delivery: &'a Delivery = message.delivery;
-            let fits = delivery.message.key.as_deref().is_none_or(|key| {
-                let destination = &message.outgoing.destination;
-                match lanes.get_mut(key) {
-                    None => {
-                        lanes.insert(
-                            key,
-                            Lane { destination: destination.clone(), is_closed: false },
-                        );
-                        true
-                    }
-                    Some(lane) => lane.fits(self.per_key, destination),
+    /// Sends the call in rounds and returns one outcome for each of its messages, in order.
+    ///
+    /// A message without an answer is unknown. Messages behind one of their key that is not
+    /// acknowledged are not handed out any more: they are unreachable, of class `held`.
+    pub async fn run(mut self, mut sender: impl Sender<T>) -> Vec<Outcome> {
+        let missing =
+            || Some(Outcome::Unknown(Failure::new("adapter", "the adapter gave no outcome")));
+        let mut idle_rounds = 0;
+        loop {
+            let open = self.parts.iter().filter(|part| self.outcomes.is_open(part.index)).count();
+            if open == 0 {
+                return self.outcomes.finish();
+            }
+            // A call of one message, which is common, needs no list.
+            let (mut one, mut many);
+            let round = if open == 1 {
+                one = self.parts.iter_mut().find(|part| self.outcomes.is_open(part.index));
+                one.as_mut_slice()
+            } else {
+                many = next_round(&mut self.parts, &self.outcomes, self.per_key, open);
+                many.as_mut_slice()
+            };
+            let mut answers = sender.send(round).await.into_iter();
+            let mut is_idle = true;
+            for part in round {
+                if let Some(outcome) = answers.next().map_or_else(missing, Into::into) {
+                    is_idle = false;
+                    self.outcomes.settle(part.index, outcome);
                 }
-            });
-            if fits { part.push(message) } else { later.push(message) }
-        }
-        self.waiting = later;
-        part
-    }
-
-    /// Takes in the answers to a part, one for each message. A missing one is unknown.
-    pub fn report(&mut self, part: Vec<Part<'a, T>>, outcomes: Vec<Outcome>) {
-        let mut outcomes = outcomes.into_iter();
-        for message in part {
-            let outcome = outcomes.next().unwrap_or_else(|| {
-                Outcome::Unknown(Failure::new("adapter", "the adapter gave no outcome"))
-            });
-            let is_acked = outcome == Outcome::Acked;
-            self.outcomes[message.index] = Some(outcome);
-            if !is_acked {
-                self.hold_back(message.index, message.delivery.message.key.as_deref());
             }
-        }
-    }
-
-    /// One outcome for each message of the call, in order.
-    #[must_use]
-    pub fn finish(self) -> Vec<Outcome> {
-        let held =
-            || Outcome::Unreachable(Failure::new("held", "an earlier message of the key failed"));
-        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(held)).collect()
-    }
-
-    fn hold_back(&mut self, index: usize, key: Option<&str>) {
-        if key.is_some() {
-            self.waiting.retain(|other| {
-                other.index < index || other.delivery.message.key.as_deref() != key
-            });
+            idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
+            if idle_rounds == IDLE_ROUNDS_MAX {
+                let stuck = Failure::new("adapter", "the adapter sends nothing");
+                self.outcomes.settle_rest(&Outcome::Unreachable(stuck));
+            }
         }
     }
 }
 
+/// What an adapter does with a call: it sends what [`Call::run`] hands out.
+pub trait Sender<T = ()>: Send {
+    /// `Outcome`, or `Option<Outcome>` where a message may be left for the next round.
+    type Answer: Into<Option<Outcome>>;
+
+    /// Sends the messages of a round, which may be on their way together, and answers for each, in
+    /// the same order. `None` is the answer for a message that was surely not sent and may come
+    /// again in the next round; of one key, only messages behind those that were sent may be left.
+    fn send(
+        &mut self,
+        round: &mut [&mut Part<'_, T>],
+    ) -> impl Future<Output = Vec<Self::Answer>> + Send;
+}
+
+/// Rounds in a row in which nothing is sent. No adapter needs as many.
+const IDLE_ROUNDS_MAX: usize = 100;
+
+/// Those of the open messages that may be sent together now, in order.
+fn next_round<'r, 'a, T>(
+    parts: &'r mut [Part<'a, T>],
+    outcomes: &Outcomes<'_>,
+    per_key: PerKey,
+    count: usize,
+) -> Vec<&'r mut Part<'a, T>> {
+    let mut round = Vec::with_capacity(count);
+    let open = parts.iter_mut().filter(|part| outcomes.is_open(part.index));
+    let mut lanes: HashMap<&str, Lane<'a>> = HashMap::with_capacity(count);
+    round.extend(open.filter(|part| {
+        let delivery: &'a Delivery = part.delivery;
+        let Some(key) = delivery.message.key.as_deref() else { return true };
+        let destination = &part.outgoing.destination;
+        match lanes.get_mut(key) {
+            None => {
+                lanes.insert(key, Lane { destination: destination.clone(), is_closed: false });
+                true
+            }
+            Some(lane) => lane.fits(per_key, destination),
+        }
+    }));
+    round
+}
+
 struct Lane<'a> {
-    destination: std::borrow::Cow<'a, str>,
+    destination: Cow<'a, str>,
     /// Something of the key had to wait, so all after it has to.
     is_closed: bool,
 }
@@ -192,5 +205,67 @@ impl Lane<'_> {
     fn fits(&mut self, per_key: PerKey, destination: &str) -> bool {
         self.is_closed |= per_key == PerKey::One || self.destination != destination;
         !self.is_closed
+    }
+}
+
+/// The outcomes of a call as they become known. A message that is not acknowledged holds back the
+/// later messages of its key.
+///
+/// [`Call`] has one; an adapter needs its own only where its messages have no [`Outgoing`] form.
+#[derive(Debug)]
+pub struct Outcomes<'a> {
+    messages: &'a [Arc<Delivery>],
+    outcomes: Vec<Option<Outcome>>,
+    /// Keys of which a message failed, with the place of the first that did.
+    failed: HashMap<&'a str, usize>,
+}
+
+impl<'a> Outcomes<'a> {
+    /// No outcome yet for any of these messages.
+    #[must_use]
+    pub fn new(messages: &'a [Arc<Delivery>]) -> Self {
+        Self { messages, outcomes: vec![None; messages.len()], failed: HashMap::new() }
+    }
+
+    /// Whether a message is still to be sent: it has no outcome, and none of its key before it failed.
+    #[must_use]
+    pub fn is_open(&self, index: usize) -> bool {
+        self.outcomes[index].is_none()
+            && (self.failed.is_empty()
+                || self
+                    .key(index)
+                    .and_then(|key| self.failed.get(key))
+                    .is_none_or(|&at| at > index))
+    }
+
+    /// Takes the outcome of a message in.
+    pub fn settle(&mut self, index: usize, outcome: Outcome) {
+        if outcome != Outcome::Acked
+            && let Some(key) = self.key(index)
+        {
+            self.failed.entry(key).and_modify(|at| *at = index.min(*at)).or_insert(index);
+        }
+        self.outcomes[index] = Some(outcome);
+    }
+
+    /// Gives all messages that are still to be sent this outcome.
+    pub fn settle_rest(&mut self, outcome: &Outcome) {
+        // All of them first: the outcome of one must not hold back the next.
+        let open: Vec<usize> = (0..self.outcomes.len()).filter(|&at| self.is_open(at)).collect();
+        for index in open {
+            self.settle(index, outcome.clone());
+        }
+    }
+
+    /// One outcome for each message, in order. Those without one were held back.
+    #[must_use]
+    pub fn finish(self) -> Vec<Outcome> {
+        let held =
+            || Outcome::Unreachable(Failure::new("held", "an earlier message of the key failed"));
+        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(held)).collect()
+    }
+
+    fn key(&self, index: usize) -> Option<&'a str> {
+        self.messages[index].message.key.as_deref()
     }
 }

@@ -1,4 +1,4 @@
-//! A connection that is made when it is needed and replaced after it failed.
+//! A connection that is opened when it is needed and replaced after it failed.
 
 use std::{
     ops::Deref,
@@ -9,12 +9,12 @@ use std::{
 #[derive(Debug)]
 pub struct Connection<C> {
     current: Mutex<Option<Arc<C>>>,
-    /// Held while a connection is made. Apart from the other, so that nobody who only wants to give
-    /// one up waits for a dial.
+    /// Held while a connection is opened. It is a separate lock, so that dropping a failed
+    /// connection does not wait for a dial.
     dialling: tokio::sync::Mutex<()>,
 }
 
-/// A connection in use. Others may use it at the same time.
+/// A connection in use. Several calls may use it at the same time.
 #[derive(Debug)]
 pub struct Link<C>(Arc<C>);
 
@@ -39,17 +39,17 @@ impl<C> Default for Connection<C> {
 }
 
 impl<C> Connection<C> {
-    /// The current connection, or a new one by `dial`. Whoever comes meanwhile waits for that one;
-    /// a dropped call leaves nothing behind.
+    /// The current connection, or a new one by `dial`. Concurrent callers wait for the same dial; a
+    /// dropped call leaves nothing behind.
     ///
     /// # Errors
-    /// What `dial` says.
+    /// The error of `dial`.
     pub async fn get<E>(&self, dial: impl Future<Output = Result<C, E>>) -> Result<Link<C>, E> {
         if let Some(connection) = &*self.current() {
             return Ok(Link(Arc::clone(connection)));
         }
         let _dialling = self.dialling.lock().await;
-        // Somebody else may have been faster.
+        // Another caller may have connected meanwhile.
         if let Some(connection) = &*self.current() {
             return Ok(Link(Arc::clone(connection)));
         }
@@ -59,12 +59,12 @@ impl<C> Connection<C> {
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<C>>> {
-        // Never held across an await; whoever panicked left it whole.
+        // The lock is never held across an await, and a panic leaves the value valid.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets a connection that failed: the next [`get`](Self::get) makes a new one. One that has
-    /// been replaced already stays replaced.
+    /// Drops a connection that failed: the next [`get`](Self::get) opens a new one. Does nothing if
+    /// the connection has already been replaced.
     pub fn discard(&self, failed: &Link<C>) {
         let mut current = self.current();
         if current.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, &failed.0)) {

@@ -1,5 +1,5 @@
-//! From what arrived to a message. Total: whatever arrives becomes a message, because a consumer
-//! must be able to see, and put aside, what it cannot use.
+//! Decodes a received record into a message. The function is total: every record becomes a message,
+//! because a consumer must be able to see, and make a dead letter of, a record that it cannot use.
 
 use bytes::Bytes;
 use posthaste_core::{Message, MessageId, Provenance};
@@ -11,23 +11,23 @@ use crate::{
     structured,
 };
 
-/// What an adapter took off the wire.
+/// A record as an adapter received it.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
-    /// Where it was found.
+    /// The destination on which it was received.
     pub destination: String,
-    /// Everything that travelled beside the body, but what has a field here.
+    /// All headers, except those with a field here.
     pub headers: Vec<(String, String)>,
     /// Media type of the body, if it was said.
     pub content_type: Option<String>,
     /// The bytes.
     pub body: Bytes,
-    /// The broker's own word for the key, where it has one.
+    /// The broker's own field for the key, if it has one.
     pub key: Option<String>,
-    /// The broker's own word for the id, where it has one.
+    /// The broker's own field for the id, if it has one.
     pub id: Option<String>,
-    /// Names this copy on the broker, the same whenever it is delivered again: the id of a message
-    /// that has none is derived from it.
+    /// The broker's name of this record, the same on every redelivery: the id of a message without
+    /// an id is derived from it.
     pub coordinates: String,
 }
 
@@ -42,7 +42,7 @@ struct Event {
 }
 
 impl Wire {
-    /// The message, and where it comes from. With a profile of CloudEvents both of its modes are
+    /// The message and its provenance. With a CloudEvents profile both modes of CloudEvents are
     /// recognised.
     #[must_use]
     pub fn decode(&self, received: Received, names: &Names) -> (Message, Provenance) {
@@ -66,7 +66,7 @@ impl Wire {
         }
         for (name, value) in headers {
             let Some(header) = event.take(&name, value, names.style) else { continue };
-            // An extension of the event that also came as a header is one thing.
+            // An extension that also came as a header is kept once.
             own.retain(|(name, _)| *name != header.0);
             own.push(header);
         }
@@ -99,14 +99,14 @@ impl Wire {
     }
 }
 
-/// An id as it is if it is a UUID, else one derived from it and its source, always the same.
+/// The id if it is a UUID, else a UUID derived from it and its source, always the same.
 fn message_id(text: &str, source: &str) -> MessageId {
     let derived = || Uuid::new_v5(&Uuid::NAMESPACE_URL, format!("{source}#{text}").as_bytes());
     text.parse().unwrap_or_else(|_| MessageId(derived()))
 }
 
 impl Event {
-    /// Takes an attribute in; gives back what is none.
+    /// Stores an attribute; returns a header that is no attribute.
     fn take(&mut self, name: &str, value: String, style: Style) -> Option<(String, String)> {
         let provenance = &mut self.provenance;
         let Some(attribute) = Attribute::of(name, style) else {
@@ -125,7 +125,8 @@ impl Event {
             Attribute::Redriven => provenance.redriven = value.parse().unwrap_or(0),
             Attribute::Floor => provenance.floor = value.parse().ok(),
             Attribute::TraceParent | Attribute::TraceState => {
-                // Also there under its own name; where that is the same name, it is the header.
+                // The trace context also has a header of its own name; if the names are equal, this
+                // is the header.
                 return (style == Style::Plain).then(|| (name.to_owned(), value));
             }
         }

@@ -1,4 +1,4 @@
-//! Where a message goes: a name made from its topic, type and key.
+//! The destination of a message: a name made from its topic, type and key.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -69,7 +69,7 @@ impl fmt::Display for Destination {
 }
 
 impl Destination {
-    /// The name for a message.
+    /// The destination of a message.
     pub(crate) fn of<'a>(&self, message: &'a Message) -> Result<Cow<'a, str>, Failure> {
         if let [Piece::Topic] = self.parts[..] {
             return Ok(Cow::Borrowed(&message.topic));
@@ -90,7 +90,7 @@ impl Destination {
         Ok(Cow::Owned(name))
     }
 
-    /// What messages of these topics may go to.
+    /// The destinations of messages of these topics, as patterns.
     #[must_use]
     pub fn pattern(&self, topics: &TopicPattern) -> TopicPattern {
         let pieces = self.parts.iter().map(|piece| match piece {
@@ -100,7 +100,7 @@ impl Destination {
         });
         let mut text: String = pieces.collect();
         if text.len() > TOPIC_BYTES_MAX {
-            // Too long for a pattern: what starts like it.
+            // Too long for a pattern: the pattern of its beginning.
             let mut end = TOPIC_BYTES_MAX - 1;
             while !text.is_char_boundary(end) {
                 end -= 1;
@@ -111,7 +111,7 @@ impl Destination {
         text.parse().unwrap_or_else(|_| topics.clone())
     }
 
-    /// The topic that a name stands for; the name itself where it does not say.
+    /// The topic of a destination; the destination itself if the topic cannot be derived.
     pub(crate) fn topic<'a>(&self, name: &'a str) -> &'a str {
         let (head, tail) = match &self.parts[..] {
             [Piece::Topic] => ("", ""),

@@ -1,4 +1,4 @@
-//! From a message to its wire form.
+//! Encodes a message into its wire form.
 
 use std::{
     borrow::Cow,
@@ -19,7 +19,7 @@ use crate::{
 /// The content type of CloudEvents in structured mode.
 pub const STRUCTURED_CONTENT_TYPE: &str = "application/cloudevents+json; charset=UTF-8";
 
-/// A message in its wire form; adapters only have to put the parts where their broker wants them.
+/// A message in its wire form; adapters only have to put the parts into the fields of their broker.
 #[derive(Clone, Debug)]
 pub struct Outgoing<'a> {
     /// Where it goes.
@@ -36,8 +36,8 @@ impl Wire {
     /// The wire form of a message.
     ///
     /// # Errors
-    /// When it has none: a header with a name that means something else to the broker (class
-    /// `header`), or no value for a part of the destination (class `destination`).
+    /// When the message has no wire form: a header with a reserved name (class `header`), or no
+    /// value for a part of the destination (class `destination`).
     pub fn encode<'a>(
         &'a self,
         delivery: &'a Delivery,
@@ -83,14 +83,14 @@ impl Wire {
         headers: &mut Vec<(Cow<'a, str>, Cow<'a, str>)>,
     ) {
         self.each_attribute(delivery, |attribute, value| {
-            // Where attributes have no prefix, the trace context is there under its own name.
+            // If attributes have no prefix, the trace context already has its own name.
             if !(attribute.is_trace() && style == Style::Plain) {
                 headers.push((attribute.name(style).into(), value));
             }
         });
     }
 
-    /// Every attribute of a message but its data's content type, which has a place of its own.
+    /// Every attribute of a message except the content type of its data, which has its own field.
     pub(crate) fn each_attribute<'a>(
         &'a self,
         delivery: &'a Delivery,
@@ -100,7 +100,7 @@ impl Wire {
         each(Attribute::SpecVersion, "1.0".into());
         each(Attribute::Id, message.id.to_string().into());
         each(Attribute::Source, self.source.as_str().into());
-        // Every event has a type; that of a message without is what it is about.
+        // Every event needs a type; a message without a type uses its topic.
         each(Attribute::Type, message.event_type.as_deref().unwrap_or(&message.topic).into());
         if let Some(key) = &message.key {
             each(Attribute::Subject, key.into());
@@ -109,7 +109,7 @@ impl Wire {
         if let Some(time) = timestamp(delivery.enqueued_at) {
             each(Attribute::Time, time.into());
         }
-        // Padded, so that the order of texts is the order of the log.
+        // Padded with zeros, so that the order of the texts is the order of the log.
         each(Attribute::Sequence, format!("{:020}", delivery.seq).into());
         if delivery.redriven > 0 {
             each(Attribute::Redriven, delivery.redriven.to_string().into());
@@ -127,8 +127,8 @@ impl Wire {
     }
 }
 
-/// The floor's text. Thousands of messages share one, and one thread encodes them one after the other,
-/// so the last one written is kept.
+/// The text of a floor. Thousands of messages share one floor, and one thread encodes them one
+/// after the other, so the last text is cached.
 fn written(floor: &Arc<Floor>) -> String {
     thread_local! {
         static LAST: RefCell<Option<(Arc<Floor>, String)>> = const { RefCell::new(None) };
@@ -139,7 +139,7 @@ fn written(floor: &Arc<Floor>) -> String {
     })
 }
 
-/// The time as RFC 3339 writes it, if it can: a table takes years that it cannot.
+/// The time as RFC 3339; `None` for years that RFC 3339 does not allow but a table does.
 fn timestamp(at: SystemTime) -> Option<String> {
     const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
     let since_epoch = at.duration_since(UNIX_EPOCH).ok().filter(|since| *since < YEAR_10000)?;

@@ -1,9 +1,11 @@
 //! What every broker adapter shares, so that a message looks and behaves alike on all of them: its
 //! wire form ([`Wire`]), the order of a call ([`Call`]), a connection that is replaced when it fails
-//! ([`Connection`]), and errors that nobody has mapped ([`unmapped`]).
+//! ([`Connection`]), the certificates it trusts (`Roots`, by the feature `tls`), URLs without their
+//! secrets ([`redacted`]), and errors that nobody has mapped ([`unmapped`]).
 //!
 //! Nothing here knows a broker: adapters say how their broker spells attributes ([`Style`]) and which
-//! header names it keeps for itself ([`Names`]).
+//! header names it keeps for itself ([`Names`]). Only [`redacted`] knows schemes, so that one table says
+//! what may be shown.
 
 mod attribute;
 mod call;
@@ -11,15 +13,21 @@ mod connection;
 mod decode;
 mod destination;
 mod encode;
+mod redact;
 mod structured;
+#[cfg(feature = "tls")]
+mod tls;
 mod unmapped;
 
 pub use attribute::{Names, RAW_ID, Style};
-pub use call::{Call, Ordering, Part, PerKey};
+pub use call::{Call, Ordering, Outcomes, Part, PerKey, Sender};
 pub use connection::{Connection, Link};
 pub use decode::Received;
 pub use destination::Destination;
 pub use encode::{Outgoing, STRUCTURED_CONTENT_TYPE};
+pub use redact::{is_secret_parameter, redacted};
+#[cfg(feature = "tls")]
+pub use tls::{Roots, Tls, refuse_ca_file};
 pub use unmapped::{describe_metrics, unmapped};
 
 /// How messages are written to, and read from, a broker.

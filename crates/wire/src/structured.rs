@@ -1,4 +1,4 @@
-//! CloudEvents as one JSON object. JSON data is taken over byte by byte; anything else is base64.
+//! CloudEvents as one JSON object. JSON data is copied byte by byte; other data is base64.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,8 @@ pub(crate) fn decode(body: &[u8]) -> Option<(Vec<(String, String)>, Bytes)> {
     attributes.iter().any(|(name, _)| name == "specversion").then_some((attributes, data))
 }
 
-/// The bytes of `data`: JSON as it is written, or, where it is said to be something else, its text.
+/// The bytes of `data`: the JSON as written, or the text of the string if the content type is not
+/// JSON.
 fn data(json: &RawValue, members: &BTreeMap<String, &RawValue>) -> Bytes {
     let content_type = members.get(Attribute::DataContentType.name(Style::Plain));
     let content_type =
@@ -73,7 +74,7 @@ fn is_json(content_type: &str) -> bool {
 
 fn as_json<'a>(content_type: &str, payload: &'a [u8]) -> Option<&'a str> {
     let text = std::str::from_utf8(payload).ok().filter(|_| is_json(content_type))?;
-    // White space around a value is not part of it, so it would be lost.
+    // White space around a JSON value is not part of the value, so it would be lost.
     let json: &RawValue = serde_json::from_str(text).ok()?;
     (json.get().len() == text.len()).then_some(text)
 }

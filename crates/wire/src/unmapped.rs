@@ -1,21 +1,21 @@
-//! Errors that an adapter's table does not know.
+//! Driver errors that an adapter does not map to an outcome.
 
 use posthaste_core::{Failure, Outcome};
 
-/// The outcome of an error that nobody mapped: unknown, and counted in
-/// `posthaste_unmapped_errors_total`, so that the table gets the line it lacks.
+/// The outcome of an unmapped driver error: `Unknown`, counted in
+/// `posthaste_unmapped_errors_total`, so that the missing mapping is noticed.
 pub fn unmapped(adapter: &'static str, error: impl std::fmt::Display) -> Outcome {
     metrics::counter!("posthaste_unmapped_errors_total", "adapter" => adapter).increment(1);
     Outcome::Unknown(Failure::new("unmapped", error.to_string()))
 }
 
-/// Registers help text and unit of the metrics that adapters write, with the recorder that is installed
-/// when it is called. Call it once, after installing the recorder.
+/// Registers help text and unit of the metrics of adapters with the installed recorder. Call it
+/// once, after installing the recorder.
 pub fn describe_metrics() {
     metrics::describe_counter!(
         "posthaste_unmapped_errors_total",
         metrics::Unit::Count,
-        "Errors of a broker's driver that the adapter has no line for: please report them."
+        "Errors of a broker's driver that the adapter does not map to an outcome: please report them."
     );
 }
 
@@ -32,7 +32,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts what is counted for one adapter.
+    /// A recorder that sums the counter of one adapter.
     #[derive(Default)]
     struct Counting(Arc<AtomicU64>);
 

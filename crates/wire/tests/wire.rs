@@ -6,9 +6,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::FutureExt;
 use posthaste_core::{Delivery, Failure, Floor, Message, Outcome, Shard};
 use posthaste_wire::{
-    Call, Names, Outgoing, PerKey, Profile, Received, STRUCTURED_CONTENT_TYPE, Style, Wire,
+    Call, Names, Outgoing, Part, PerKey, Profile, Received, STRUCTURED_CONTENT_TYPE, Sender, Style,
+    Wire,
 };
 use proptest::prelude::*;
 
@@ -340,26 +342,40 @@ fn call_of(messages: &[(&str, &str)]) -> Vec<Arc<Delivery>> {
 fn parts(
     per_key: PerKey,
     messages: &[Arc<Delivery>],
-    answer: impl Fn(&Message) -> Outcome,
+    answer: impl Fn(&Message) -> Outcome + Send,
 ) -> (Vec<Vec<String>>, Vec<Outcome>) {
     let wire = Wire::default();
     let check = |delivery: &Delivery, _: &Outgoing<'_>| match &*delivery.message.topic {
         "illegal" => Err(Failure::new("topic", "illegal")),
         _ => Ok(()),
     };
-    let mut call = Call::checked(&wire, &names(Style::Dash), per_key, messages, check);
     let mut sent = Vec::new();
-    loop {
-        let part = call.next_part();
-        if part.is_empty() {
-            return (sent, call.finish());
-        }
+    let outcomes = Call::checked(&wire, &names(Style::Dash), per_key, messages, check)
+        .run(Answering { answer, sent: &mut sent })
+        .now_or_never()
+        .expect("waits for nobody");
+    (sent, outcomes)
+}
+
+/// Writes down what it is to send, and answers.
+struct Answering<'a, F> {
+    answer: F,
+    sent: &'a mut Vec<Vec<String>>,
+}
+
+impl<A, F> Sender for Answering<'_, F>
+where
+    A: Into<Option<Outcome>> + Send,
+    F: Fn(&Message) -> A + Send,
+{
+    type Answer = A;
+
+    async fn send(&mut self, round: &mut [&mut Part<'_>]) -> Vec<A> {
         let name = |message: &Message| {
             format!("{}{}", message.key.as_deref().unwrap_or("-"), message.topic)
         };
-        sent.push(part.iter().map(|part| name(&part.delivery.message)).collect());
-        let outcomes = part.iter().map(|part| answer(&part.delivery.message)).collect();
-        call.report(part, outcomes);
+        self.sent.push(round.iter().map(|part| name(&part.delivery.message)).collect());
+        round.iter().map(|part| (self.answer)(&part.delivery.message)).collect()
     }
 }
 
@@ -398,4 +414,67 @@ fn what_cannot_be_sent_is_rejected_alone_and_holds_back_its_key() {
     assert!(matches!(&outcomes[2], Outcome::Unreachable(held) if held.class == "held"));
     assert!(matches!(&outcomes[4], Outcome::Rejected(_)));
     assert_eq!((&outcomes[0], &outcomes[3]), (&Outcome::Acked, &Outcome::Acked));
+}
+
+/// Sends so many of each round, and leaves the others.
+struct Few(usize);
+
+impl Sender for Few {
+    type Answer = Option<Outcome>;
+
+    async fn send(&mut self, round: &mut [&mut Part<'_>]) -> Vec<Option<Outcome>> {
+        let answer = |part: &Part<'_>| match &*part.delivery.message.topic {
+            "2" => Outcome::Rejected(Failure::new("no", "no")),
+            _ => Outcome::Acked,
+        };
+        let sent = round.iter().take(self.0).map(|part| Some(answer(part)));
+        let left = round.iter().skip(self.0).map(|_| None);
+        sent.chain(left).collect()
+    }
+}
+
+fn classes(sender: impl Sender, messages: &[Arc<Delivery>]) -> Vec<String> {
+    let wire = Wire::default();
+    let call = Call::new(&wire, &names(Style::Dash), PerKey::SameDestination, messages);
+    let outcomes = call.run(sender).now_or_never().expect("waits for nobody");
+    let class = |outcome: &Outcome| match outcome {
+        Outcome::Acked => "acked".to_owned(),
+        Outcome::Rejected(failure) => format!("rejected {}", failure.class),
+        Outcome::Unreachable(failure) => format!("unreachable {}", failure.class),
+        Outcome::Unknown(failure) => format!("unknown {}", failure.class),
+    };
+    outcomes.iter().map(class).collect()
+}
+
+#[test]
+fn a_message_that_was_left_comes_again_unless_its_key_failed() {
+    let messages = call_of(&[("1", "a"), ("1", ""), ("2", "b"), ("2", "b"), ("1", "a")]);
+    for few in [1, 3] {
+        let found = classes(Few(few), &messages);
+        let expected = ["acked", "acked", "rejected no", "unreachable held", "acked"];
+        assert_eq!(found, expected, "{few} at a time");
+    }
+}
+
+#[test]
+fn an_adapter_that_never_sends_is_not_asked_for_ever() {
+    let messages = call_of(&[("1", "a"), ("1", "a"), ("1", "")]);
+    assert_eq!(classes(Few(0), &messages), ["unreachable adapter"; 3]);
+}
+
+/// Answers for nothing.
+struct Silent;
+
+impl Sender for Silent {
+    type Answer = Outcome;
+
+    async fn send(&mut self, _: &mut [&mut Part<'_>]) -> Vec<Outcome> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_message_without_an_answer_is_unknown() {
+    let messages = call_of(&[("1", "a"), ("1", "")]);
+    assert_eq!(classes(Silent, &messages), ["unknown adapter"; 2]);
 }

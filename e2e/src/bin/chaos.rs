@@ -1,4 +1,4 @@
-//! `posthaste-chaos`: one run of everything going wrong between a database and a broker, from a seed.
+//! `posthaste-chaos`: one run with random faults between a database and a broker, from a seed.
 //! Prints its record as the last line of standard output.
 
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ struct Arguments {
     /// What goes wrong, and when.
     #[arg(long)]
     seed: u64,
-    /// How often something goes wrong.
+    /// Number of faults.
     #[arg(long, default_value_t = 20)]
     faults: usize,
     /// Instead of drawing faults: these, by their names in the record.

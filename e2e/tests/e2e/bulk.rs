@@ -8,8 +8,8 @@ use sqlx::{Connection, PgConnection};
 const MANY: usize = 100_000;
 /// Messages that are delivered while it is open.
 const FEW: usize = 1000;
-/// The most memory a relay may ever have had: it needs some 45 MiB and its window; the payloads of all
-/// those messages alone would be 95 MiB more.
+/// The most memory a relay may ever have had: it needs some 45 MiB and its window; the payloads of
+/// all those messages alone would be 95 MiB more.
 const PEAK_KIB_MAX: u64 = 96 * 1024;
 
 const INSERT: &str = "INSERT INTO posthaste.outbox (topic, key, payload)

@@ -70,7 +70,7 @@ async fn an_application_needs_insert_only_and_a_relay_owns_nothing() {
     stage.run(&["dead", "list"]).ok();
     assert_eq!(relay.stop().await, 0);
     let doctor = stage.run(&["doctor"]);
-    assert!(doctor.out.contains("tables and server are as they should be"), "{doctor:#?}");
+    assert!(doctor.out.contains("tables and server are valid"), "{doctor:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

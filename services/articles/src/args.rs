@@ -5,28 +5,27 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use posthaste::tcp::Frames;
 
-/// Articles that can be liked, and a graph of the likes.
-///
-/// Three terminals, nothing to configure: `articles graph`, `articles serve`, `articles load`. Or
-/// `articles demo`, which is all three.
+/// Articles that can be liked, and a graph of the likes. Use three terminals, without
+/// configuration: `articles graph`, `articles serve`, `articles load`. Or `articles demo`, which
+/// runs all three.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What the program can do.
+/// The commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Offer articles over HTTP, and tell consumers of every like
+    /// Serve articles over HTTP, and send every like to consumers
     Serve(Serve),
     /// Receive likes, keep them, and draw them: a live page, PNG, SVG and CSV
     Graph(Graph),
-    /// Like an article 74 times in ten seconds, then check that everything arrived
+    /// Like an article 74 times in ten seconds, then check that every like arrived
     Load(Load),
-    /// All of it in one process, with a consumer that goes away for a while
+    /// Run service, consumer and load in one process, and stop the consumer for a while
     Demo(Demo),
 }
 
@@ -45,15 +44,16 @@ pub struct Serve {
         default_value = "sqlite:articles.db"
     )]
     pub database: String,
-    /// A consumer, as name=tcp://host:port; once for each. What a name has received is known by it,
-    /// so keep it. One that speaks the original's frames is name=tcp://host:port?frames=original
+    /// A consumer, as name=tcp://host:port; repeat it for each consumer. The progress is kept under
+    /// the name, so do not change it. A consumer that uses the original's frames is
+    /// name=tcp://host:port?frames=original
     #[arg(
         long = "consumer",
         value_name = "NAME=URL",
         default_value = "graph=tcp://127.0.0.1:13311"
     )]
     pub consumers: Vec<Consumer>,
-    /// How long a consumer may take to acknowledge before it is sent the same again
+    /// How long to wait for a consumer's acknowledgement before its batch is sent again
     #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
     pub ack_timeout: Duration,
 }
@@ -61,16 +61,16 @@ pub struct Serve {
 /// Options of `graph`.
 #[derive(Debug, Args)]
 pub struct Graph {
-    /// Where to listen for likes
+    /// Address to receive likes on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:13311")]
     pub listen: SocketAddr,
-    /// Where to offer the page
+    /// Address of the page
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:13312")]
     pub http: SocketAddr,
     /// Where likes are kept: sqlite:FILE
     #[arg(long, value_name = "URL", default_value = "sqlite:likes.db")]
     pub database: String,
-    /// The folder data.png, data.svg and data.csv are written to: at the end, and on POST /draw
+    /// Folder for data.png, data.svg and data.csv, which are written at the end and on POST /draw
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub out: PathBuf,
 }
@@ -81,16 +81,16 @@ pub struct Load {
     /// Where `articles serve` listens
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:18889")]
     pub url: String,
-    /// Where the page of a consumer is; once for each
+    /// Address of a consumer's page; repeat it for each consumer
     #[arg(long = "graph", value_name = "URL", default_value = "http://127.0.0.1:13312")]
     pub graphs: Vec<String>,
     /// Which article to like
     #[arg(long, value_name = "ID", default_value = "1")]
     pub article: i64,
-    /// How long to wait for consumers to have everything
+    /// How long to wait until consumers have every like
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub wait: Duration,
-    /// The folder the graph of these likes is written to
+    /// Folder for the graph of these likes
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub out: PathBuf,
 }
@@ -98,10 +98,10 @@ pub struct Load {
 /// Options of `demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// The folder the graph is written to
+    /// Folder for the graph
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub out: PathBuf,
-    /// Go on offering the page until Ctrl-C
+    /// Serve the page until Ctrl-C
     #[arg(long)]
     pub stay: bool,
 }
@@ -109,11 +109,11 @@ pub struct Demo {
 /// A consumer: its name, which is its route's, and where it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consumer {
-    /// What its progress is kept under.
+    /// The name under which its progress is kept.
     pub name: String,
     /// `tcp://host:port`.
     pub url: String,
-    /// What it speaks.
+    /// The frames that it uses.
     pub frames: Frames,
 }
 

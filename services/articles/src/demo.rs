@@ -1,5 +1,5 @@
-//! All of it in one process, on free ports and files that are gone afterwards: the service, a consumer
-//! that is stopped for a while, and the load script that checks what arrived in the end.
+//! Runs the service, a consumer that is stopped for a while, and the load script with its check in
+//! one process, on free ports and temporary files.
 
 use std::{
     io::{self, Write},
@@ -19,7 +19,7 @@ const AWAY_FOR: Duration = Duration::from_secs(3);
 /// Time between two likes of the second article.
 const OTHER_EVERY: Duration = Duration::from_millis(130);
 
-/// Runs the demo and says what happened; whether everything is as it should be.
+/// Runs the demo and prints its events; returns whether every check passed.
 ///
 /// # Errors
 /// When something cannot be started.

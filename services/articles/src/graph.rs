@@ -1,4 +1,4 @@
-//! The consumer as a process: takes likes from any number of producers, keeps them, acknowledges
+//! The consumer process: receives likes from any number of producers, stores them, acknowledges
 //! them, and shows them.
 
 mod page;
@@ -46,7 +46,7 @@ pub struct Graph {
 #[derive(Clone)]
 pub(crate) struct Shown {
     replica: Replica,
-    /// Counts batches that were kept: whoever shows something waits for the next.
+    /// Counts stored batches; pages wait for the next one.
     changes: Arc<watch::Sender<u64>>,
     /// Messages that came again since this process began.
     repeated: Arc<AtomicU64>,
@@ -133,7 +133,7 @@ pub fn write(out: &Path, series: &Series, table: &Series) -> anyhow::Result<Vec<
     Ok(written)
 }
 
-/// Takes what comes, keeps it, and only then acknowledges it.
+/// Receives likes, stores them, and only then acknowledges them.
 async fn receive(mut subscriber: TcpSubscriber, shown: &Shown) {
     loop {
         let messages = match batch(&mut subscriber).await {
@@ -149,7 +149,7 @@ async fn receive(mut subscriber: TcpSubscriber, shown: &Shown) {
                 acknowledge(&mut subscriber, &messages).await;
                 tell(shown, applied);
             }
-            // Not acknowledged, so all of it comes again.
+            // The batch is not acknowledged, so it comes again.
             Err(error) => {
                 error!(%error, messages = messages.len(), "cannot write the replica");
                 tokio::time::sleep(PAUSE).await;
@@ -173,7 +173,8 @@ async fn batch(subscriber: &mut TcpSubscriber) -> Result<Vec<Incoming>, posthast
 
 async fn acknowledge(subscriber: &mut TcpSubscriber, messages: &[Incoming]) {
     for message in messages {
-        // Whoever sent it is gone and will send it again; it is kept, so that does no harm.
+        // The sender has gone and will send the batch again; the batch is stored, so the duplicate
+        // does no harm.
         if let Err(error) = subscriber.acknowledge(message.receipt).await {
             debug!(%error, "not acknowledged");
         }
@@ -183,7 +184,7 @@ async fn acknowledge(subscriber: &mut TcpSubscriber, messages: &[Incoming]) {
 fn tell(shown: &Shown, applied: Applied) {
     debug!(?applied, "kept");
     if applied.refused > 0 {
-        warn!(messages = applied.refused, "refused: not likes as agreed; the replica says why");
+        warn!(messages = applied.refused, "refused invalid events; the replica has the reasons");
     }
     shown.repeated.fetch_add(applied.repeated, Ordering::Relaxed);
     shown.changes.send_modify(|changes| *changes = changes.wrapping_add(1));

@@ -1,5 +1,5 @@
-//! The API. Every answer is JSON; an error says what is wrong with the request and nothing about the
-//! inside of the service.
+//! The API. Every answer is JSON; an error describes the problem of the request and shows no
+//! internals.
 
 use std::{str::FromStr, time::Duration};
 
@@ -50,8 +50,8 @@ pub fn router(articles: Articles) -> Router {
         .with_state(articles)
 }
 
-/// Answers requests until stopped, then finishes those it has begun, for ten seconds at most. Half a request
-/// keeps nobody waiting.
+/// Answers requests until stopped, then finishes the requests in progress, for ten seconds at most.
+/// An incomplete request does not delay the stop.
 pub async fn run(listener: TcpListener, router: Router, stop: CancellationToken) {
     services_web::serve(listener, router, stop).await;
 }
@@ -97,7 +97,7 @@ impl From<StorageError> for Refusal {
 }
 
 impl Refusal {
-    /// What is not the client's fault: it passes, or it does not.
+    /// An error that is not the client's fault, passing or permanent.
     fn failed(error: StorageError) -> Self {
         let failure = match error {
             StorageError::Outbox(error) => Failure::from(error),
@@ -140,7 +140,7 @@ where
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         match Json::from_request(request, state).await {
             Ok(Json(body)) => Ok(Self(body)),
-            // What is JSON but not what is asked for is a bad request like any other.
+            // JSON of the wrong form is a bad request like any other.
             Err(JsonRejection::JsonDataError(error)) => {
                 Err(Refusal(StatusCode::BAD_REQUEST, error.body_text()))
             }
@@ -238,7 +238,8 @@ async fn series(
     Ok(Json(articles.series(id(path)?, between.seconds()).await?).into_response())
 }
 
-/// Ready is who can count likes; how their delivery goes is told, and is no reason to refuse them.
+/// The service is ready if it can count likes; the state of delivery is shown, but does not affect
+/// readiness.
 async fn ready(State(articles): State<Articles>) -> Response {
     let storage = articles.check().await;
     if let Err(error) = &storage {

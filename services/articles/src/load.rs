@@ -49,14 +49,14 @@ pub fn client() -> anyhow::Result<Client> {
     Ok(Client::builder().no_proxy().timeout(ANSWER_TIMEOUT).build()?)
 }
 
-/// One thing that was looked at, and whether it is as it should be.
+/// One check: an expected and an actual value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// What.
     pub what: String,
-    /// What it should be.
+    /// The expected value.
     pub expected: String,
-    /// What it is.
+    /// The actual value.
     pub found: String,
 }
 
@@ -65,7 +65,7 @@ impl Check {
         Self { what: what.into(), expected: expected.to_string(), found: found.to_string() }
     }
 
-    /// Whether it is as it should be.
+    /// Whether the check passed.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.expected == self.found
@@ -81,7 +81,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// Runs the script and says how it went; whether everything is as it should be.
+/// Runs the script and prints its checks; returns whether all passed.
 ///
 /// # Errors
 /// When the service or a consumer cannot be asked.
@@ -157,7 +157,7 @@ async fn like(client: &Client, url: &str, out: &mut impl Write) -> anyhow::Resul
     }
     let mut landed = Vec::new();
     while let Some(answer) = answers.join_next().await {
-        // Not tried again: nobody knows whether it was counted.
+        // Not tried again, because it is unknown whether the like was counted.
         landed.push(answer?.context("a like failed")?);
     }
     writeln!(out)?;

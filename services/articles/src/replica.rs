@@ -1,9 +1,7 @@
-//! What a consumer keeps: every like it received, once, in an SQLite file that survives it.
-//!
-//! A message may come any number of times. It is known by its place in the log of the outbox it comes
-//! from, so that asking whether it is there already costs one look-up, needs no memory, and has no
-//! window after which it fails. "Higher than the last place" would not do: a transaction that
-//! commits late brings a lower place after a higher one.
+//! The replica of a consumer: every received like, once, in an SQLite file. A message may come any
+//! number of times. Its key is its position in the log of its outbox, so recognising a duplicate
+//! costs one look-up, needs no memory, and has no window. The rule "higher than the last position"
+//! would lose likes: a transaction that commits late brings a lower position after a higher one.
 
 use jiff::Timestamp;
 use posthaste::Incoming;
@@ -27,14 +25,14 @@ pub struct Replica {
     pool: SqlitePool,
 }
 
-/// What became of some messages.
+/// The result of applying messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Likes that were new.
     pub new: u64,
     /// Messages that had come before.
     pub repeated: u64,
-    /// Messages that are no likes as agreed.
+    /// Invalid events.
     pub refused: u64,
 }
 
@@ -179,7 +177,7 @@ impl Replica {
             .await
     }
 
-    /// How many messages were no likes as agreed.
+    /// The number of invalid events.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -14,7 +14,7 @@ use crate::{
 /// The time, as a function, so that tests can give another.
 pub type Clock = fn() -> Timestamp;
 
-/// What can be done with articles. Clones share everything.
+/// The operations on articles. Clones share their state.
 #[derive(Clone)]
 pub struct Articles {
     storage: Arc<dyn Storage>,

@@ -1,11 +1,10 @@
 //! The load test of the transfers and users services: [`scenarios`] of virtual users who [`drive`]
-//! a server with a [`Script`], and the [`Report`] that says whether its thresholds were held.
+//! a server with a [`Script`], and the [`Report`] that says whether its thresholds were held. The
+//! users form a closed loop: each waits for its answer and 10 ms more before its next request, so a
+//! slow server gets fewer requests. A whole call is timed, from the request to the end of the
+//! answer's body, including the time to connect.
 //!
-//! The users form a closed loop: each waits for its answer and 10 ms more before it asks
-//! again, so a server that is slow is asked less. What is timed is a whole call, from making the request
-//! to the end of the answer's body, the connection included where there is none yet.
-//!
-//! What is not here: starting a server. `posthaste-bench` does that.
+//! This crate does not start a server; `posthaste-bench` does.
 
 mod drive;
 mod report;

@@ -1,4 +1,4 @@
-//! What was measured, and whether it is good enough.
+//! The measurements, and the checks of their thresholds.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! is settled exactly once, balances add up to zero, nothing is stuck, and nothing failed because something
 //! was away.
 //!
-//! `faults.rs` is the faults; `ledger.rs` what was asked for and what became of it.
+//! `faults.rs` has the faults; `ledger.rs` compares the requested transfers with the database.
 
 mod faults;
 mod ledger;
@@ -55,7 +55,7 @@ struct Chaos {
     ledger: Ledger,
 }
 
-/// Starts everything, lets everything go wrong, and says what became of it.
+/// Starts the system, injects the faults, and reports the results.
 ///
 /// # Errors
 /// When something cannot be started, or does not go on after a fault. What is wrong is in the report.
@@ -98,7 +98,7 @@ impl Chaos {
         self.healed(&what, seen, report).await
     }
 
-    /// Waits until everything asked for is settled, and says so.
+    /// Waits until all requested transfers are settled, and reports it.
     async fn healed(
         &mut self,
         what: &str,

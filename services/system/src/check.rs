@@ -1,4 +1,4 @@
-//! The proof that it works, end to end: what a client asks for is settled, what is announced arrives.
+//! The end-to-end check: requested transfers are settled, and events arrive at consumers.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::{Client, Options, Report, System, eventually};
 const OVERDRAFT: u64 = 1_000_000;
 const TOO_MUCH: i64 = 2_000_000;
 
-/// Starts everything, uses it, says what it saw, and ends everything.
+/// Starts the system, uses it, reports the results, and stops the system.
 ///
 /// # Errors
 /// When something cannot be started, asked or ended. What is wrong is in the report.

@@ -1,6 +1,6 @@
-//! Both services with everything around them, on this machine: the APIs, their relays, the consumer that
-//! settles, a PostgreSQL and a RabbitMQ of its own on free ports. All of it is gone when the [`System`] is,
-//! whatever ended the process.
+//! Runs both services on this machine: the APIs, their relays, the consumer that settles transfers,
+//! and a private PostgreSQL and RabbitMQ on free ports. All processes end with the [`System`],
+//! however this process ends.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -32,16 +32,16 @@ use std::time::Duration;
 use anyhow::bail;
 use tokio::time::{Instant, sleep};
 
-/// Longest wait for anything that should come soon. Generous: the machine may be busy with other things.
+/// Longest wait for an expected event. It is generous, because the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks until something is there.
+/// Repeats a check until it returns a value.
 ///
 /// # Errors
-/// When it is not there within [`PATIENCE`], naming `what`; or when looking fails.
+/// When there is no value within [`PATIENCE`], naming `what`; or when the check fails.
 pub async fn eventually<T>(
     what: &str,
     mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,

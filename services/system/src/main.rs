@@ -1,5 +1,5 @@
-//! The `system` program: parse, run, print, exit code. 0 is "it works", 1 is "it does not", 2 is "it could
-//! not be tried".
+//! The `system` program: parse, run, print, exit code. 0 is "it works", 1 is "it does not", 2 is
+//! "it could not be tried".
 
 use std::{future::Future, io, process::ExitCode};
 
@@ -11,10 +11,9 @@ use system::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Transfers and users with everything around them, on this machine.
-///
-/// Both APIs, two relays for each, the consumer that settles, a PostgreSQL and a RabbitMQ of their own on
-/// free ports. Nothing is left behind, whatever ends this program.
+/// Runs the transfers and users services with their relays, consumer and servers on this machine.
+/// It starts both APIs, two relays for each, the consumer that settles transfers, and a private
+/// PostgreSQL and RabbitMQ on free ports. Nothing is left behind, however this program ends.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
@@ -24,15 +23,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start everything, say where it is, and keep it running until Ctrl-C
+    /// Start the system, print its addresses, and keep it running until Ctrl-C
     Up {
         /// Relays for each service
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
         relays: u16,
     },
-    /// Start everything, use it from end to end, and say whether it works
+    /// Start the system, use it from end to end, and report whether it works
     Check,
-    /// Kill, stop, crash and disconnect things while transfers flow, and say what became of the transfers
+    /// Kill, stop, crash and disconnect processes while transfers flow, and report the state of the
+    /// transfers
     Chaos {
         /// A fraction of the transfers, and a short outage
         #[arg(long)]

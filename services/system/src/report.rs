@@ -1,4 +1,4 @@
-//! What is said: a line for everything that was looked at, and a verdict.
+//! The report: one line for each check, and a verdict.
 
 use std::{fmt, io::Write};
 
@@ -23,19 +23,19 @@ impl<'w> Report<'w> {
 
     /// Says something.
     pub fn say(&mut self, text: &str) {
-        // Who does not listen any more still gets the exit code.
+        // If the output is closed, the exit code still reports the result.
         let _ = writeln!(self.out, "{text}");
         let _ = self.out.flush();
     }
 
-    /// Says what was looked at, what was seen, and whether that is right.
+    /// Prints a check, its result, and whether the result is right.
     pub fn check(&mut self, what: &str, seen: impl fmt::Display, is_right: bool) {
         let word = if is_right { "ok  " } else { "FAIL" };
         self.failures += u32::from(!is_right);
         self.say(&format!("  {word}  {what:<44} {seen}"));
     }
 
-    /// Whether everything was right.
+    /// Whether all checks passed.
     #[must_use]
     pub fn is_right(&self) -> bool {
         self.failures == 0

@@ -1,4 +1,4 @@
-//! Who is started with what, and where it is then.
+//! Starts the processes of the system with their configuration, and knows their addresses.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -14,8 +14,9 @@ use crate::{Client, Process, eventually, folder::Folder, programs::Programs};
 pub(crate) const EXCHANGE: &str = "transaction.events";
 const USERS_EXCHANGE: &str = "user.events";
 
-/// Its tables are new, and grow from nothing to thousands of rows within seconds. Without statistics,
-/// which a server gathers every minute unless told otherwise, inboxes are read from end to end.
+/// Its tables are new, and grow from nothing to thousands of rows within seconds. Without
+/// statistics, which a server gathers every minute unless told otherwise, inboxes are read from end
+/// to end.
 const STATISTICS: &str = "-c autovacuum_naptime=5s";
 
 /// How a system differs from the usual one.
@@ -52,7 +53,8 @@ pub struct System {
     users: String,
     settlement_url: String,
     database: String,
-    /// Relays of the transfers there have been, and consumers: each has a name, and a log, of its own.
+    /// Relays of the transfers there have been, and consumers: each has a name, and a log, of its
+    /// own.
     relays_started: usize,
     settlements_started: usize,
     programs: Programs,
@@ -63,8 +65,8 @@ pub struct System {
 }
 
 impl System {
-    /// Builds the programs where that is needed, starts everything, and waits until it can be used. `say`
-    /// is told of every step.
+    /// Builds the programs where that is needed, starts everything, and waits until it can be used.
+    /// `say` is told of every step.
     ///
     /// # Errors
     /// When something cannot be built or started. Then nothing is left running.

@@ -1,11 +1,15 @@
-//! The consumer of `TransactionCreated`: every transfer is settled once, however often its event comes.
+//! The consumer of `TransactionCreated`: every transfer is settled once, however often its event
+//! comes.
 //!
-//! The inbox's record that the event was handled, the transfer's last status and both balances are one
-//! commit, and what has come meanwhile shares the next one: the more there is to do, the less each costs.
-//! Before it, in a transaction of its own, the transfer becomes `PROCESSING`, so that everybody can see that
-//! somebody is at it; a consumer that dies in between leaves it so, and the event comes again. Where a database has one writer (SQLite) the handler is it, and nobody sees anything in between.
+//! The inbox's record that the event was handled, the transfer's last status and both balances are
+//! one commit, and what has come meanwhile shares the next one: the more there is to do, the less
+//! each costs. Before it, in a transaction of its own, the transfer becomes `PROCESSING`, so that
+//! everybody can see that somebody is at it; a consumer that dies in between leaves it so, and the
+//! event comes again. Where a database has one writer (SQLite) the handler is it, and nobody sees
+//! anything in between.
 //!
-//! Events come from RabbitMQ ([`rabbitmq`]), or straight from a relay in this process ([`embedded`]).
+//! Events come from RabbitMQ ([`rabbitmq`]), or straight from a relay in this process
+//! ([`embedded`]).
 
 use std::{
     future::{Future, pending},
@@ -35,7 +39,8 @@ use crate::{
 /// What the inbox, and an embedded relay's route, call this consumer.
 const NAME: &str = "settlement";
 
-/// Most transfers settled by one commit. One commit at a time: a busy user's balance is part of every one.
+/// Most transfers settled by one commit. One commit at a time: a busy user's balance is part of
+/// every one.
 const BATCH: usize = 100;
 
 /// Pauses between two tries to reach RabbitMQ at the start.
@@ -45,7 +50,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Time between two looks whether the database answers.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Pauses after a failure that is neither the database's nor the message's, and how many there may be.
+/// Pauses after a failure that is neither the database's nor the message's, and how many there may
+/// be.
 const RETRY: (Backoff, u32) =
     (Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) }, 10);
 
@@ -70,8 +76,8 @@ pub fn overdraft(environment: &mut Environment) -> Overdraft {
     })
 }
 
-/// Settles what RabbitMQ brings until stopped; then what is being settled is finished. RabbitMQ is waited
-/// for, at the start and whenever it is away; `is_subscribed` tells when it was first there.
+/// Settles what RabbitMQ brings until stopped; then what is being settled is finished. RabbitMQ is
+/// waited for, at the start and whenever it is away; `is_subscribed` tells when it was first there.
 ///
 /// # Errors
 /// When the inbox cannot be used as it is.
@@ -130,8 +136,9 @@ pub async fn embedded(
 /// Settling, until its token says stop.
 type Settling<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + 'a>>;
 
-/// Settles until stopped, and stops and begins anew when the database does not answer: a connection that is
-/// lost without a word says nothing to whoever waits for its answer. Events that were in work come again.
+/// Settles until stopped, and stops and begins anew when the database does not answer: a connection
+/// that is lost without a word says nothing to whoever waits for its answer. Events that were in
+/// work come again.
 async fn again_after_outages<'a>(
     database: &Database,
     stop: CancellationToken,
@@ -142,7 +149,7 @@ async fn again_after_outages<'a>(
         let round = stop.child_token();
         let watch = async {
             until_lost(&transfers).await;
-            tracing::warn!("the database does not answer; settling begins anew when it does");
+            tracing::warn!("the database does not answer; settling starts again when it does");
             round.cancel();
             pending().await
         };
@@ -174,8 +181,8 @@ async fn settle_embedded(
     overdraft: Overdraft,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    // The relay hears of a message's end when it is settled: nothing is lost in between, as it would be
-    // in a queue in memory.
+    // The relay hears of a message's end when it is settled: nothing is lost in between, as it
+    // would be in a queue in memory.
     let listening = tcp::Config::new("tcp://127.0.0.1:0");
     let subscriber = tcp::subscribe(&listening, &subscription(None)).await?;
     let broker = tcp::TcpBroker::open(tcp::Config::new(format!("tcp://{}", subscriber.address())))?;

@@ -1,9 +1,9 @@
 //! Transfers between users.
 //!
-//! The layers, from the inside: [`domain`] knows what a transfer is; [`application`] what can be done
-//! with one, and the port it needs; [`infra`] implements the port on PostgreSQL and on SQLite, with a
-//! message in the outbox for every transfer; [`http`] answers requests, and [`consumer`] settles what was
-//! asked for. The first two know no driver: `cargo xtask tidy` checks that.
+//! The layers, from the inside: [`domain`] knows what a transfer is; [`application`] what can be
+//! done with one, and the port it needs; [`infra`] implements the port on PostgreSQL and on SQLite,
+//! with a message in the outbox for every transfer; [`http`] answers requests, and [`consumer`]
+//! settles what was asked for. The first two know no driver: `cargo xtask tidy` checks that.
 
 pub mod application;
 pub mod consumer;
@@ -63,8 +63,8 @@ pub async fn serve(mut environment: Environment) -> anyhow::Result<()> {
     .await
 }
 
-/// Reads the environment and settles transfers until it is told to stop. Health and metrics are served
-/// meanwhile.
+/// Reads the environment and settles transfers until it is told to stop. Health and metrics are
+/// served meanwhile.
 ///
 /// # Errors
 /// Every variable that is wrong; or why it could not start.
@@ -113,7 +113,7 @@ async fn tables(
     let done = stop.run_until_cancelled(patiently.until_done(|| database.migrate())).await;
     let Some(done) = done else { return Ok(false) };
     done?;
-    tracing::info!("the tables are there");
+    tracing::info!("the tables are up to date");
     Ok(true)
 }
 

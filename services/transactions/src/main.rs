@@ -7,13 +7,13 @@ Transfers between users.
 
 Usage: transactions [serve|settle]
 
-  serve    answer requests (what it does without a word)
+  serve    answer requests (the default)
   settle   settle transfers: consume TransactionCreated from RabbitMQ
 
-Everything else is set by environment variables: services/transactions/README.md has them all.
+Environment variables configure the program: services/transactions/README.md lists them.
 ";
 
-/// A request allocates and frees some dozens of small pieces.
+/// A request allocates and frees dozens of small pieces of memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,9 +1,7 @@
-//! Registration of users.
-//!
-//! The layers, from the inside: [`domain`] knows what an address and a password are; [`application`] how
-//! somebody is registered, and the ports it needs; [`infra`] implements them on PostgreSQL, on SQLite and
-//! by Argon2, with a message in the outbox for every user; [`http`] answers requests. The first two know no
-//! driver: `cargo xtask tidy` checks that.
+//! Registration of users. The layers, from the inside: [`domain`] holds the rules of addresses and
+//! passwords; [`application`] registers users through ports; [`infra`] implements the ports with
+//! PostgreSQL, SQLite and Argon2, with a message in the outbox for every user; [`http`] answers
+//! requests. The first two know no driver: `cargo xtask tidy` checks that.
 
 pub mod application;
 pub mod domain;
@@ -31,7 +29,7 @@ pub async fn start(mut environment: Environment) -> anyhow::Result<()> {
     let registration = Arc::new(Registration::new(database.directory(), hasher));
     let beside = async move {
         patiently.until_done(|| database.migrate()).await?;
-        tracing::info!("the tables are there");
+        tracing::info!("the tables are up to date");
         Ok(())
     };
     services_web::run(Service {

@@ -1,4 +1,4 @@
-//! Reading a JSON body, with one answer for everything that is wrong with it.
+//! Reads a JSON body; every problem of a body has the same answer.
 
 use axum::{
     body::Bytes,

@@ -1,7 +1,6 @@
-//! Database pools from the environment, tables made at the start, and what an error means to a client.
-//!
-//! PostgreSQL as soon as one of the `DB_*` variables is set, the rest by default; else a file of SQLite
-//! in the working directory.
+//! Database pools from the environment, migrations at the start, and the classification of database
+//! errors. The database is PostgreSQL if one of the `DB_*` variables is set; otherwise it is an
+//! SQLite file in the working directory.
 
 mod call;
 
@@ -25,31 +24,31 @@ const CONNECTIONS_MAX: u32 = 25;
 const CONNECTIONS_MIN: u32 = 5;
 const LIFETIME_MAX: Duration = Duration::from_secs(5 * 60);
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// A connection that has rested for longer may have been closed by the server, so it is tried before it is
-/// given out.
+/// A connection that was idle for longer may have been closed by the server, so it is tested before
+/// use.
 pub const RESTED_MAX: Duration = Duration::from_secs(1);
 
-/// How long a request waits for a connection before it is told that there is none.
+/// How long a request waits for a connection before it fails.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long one that has rested may take to say that it is there.
+/// How long the test of an idle connection may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Longest statement of a request on PostgreSQL: what waits for somebody's lock for longer is ended by the
-/// server.
+/// Longest statement of a request on PostgreSQL: the server ends a statement that waits for a lock
+/// for longer.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A transaction in which nothing happens for longer is ended by the server: this program has lost its
-/// connection in the middle, and others wait for what it has locked.
+/// PostgreSQL ends a session that is idle in a transaction for longer: the service has lost its
+/// connection, and other sessions wait for the locks.
 const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest call, from the wait for a connection to the commit. A server that is gone from the network
-/// ends no statement, so this is counted here; it is less than a request's time, whose answer can then
-/// still be given.
+/// Longest call, from the wait for a connection to the commit. A server that is gone from the
+/// network ends no statement, so this is counted here; it is less than a request's time, whose
+/// answer can then still be given.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// How long a migration waits for a lock before its attempt counts as failed. Its statements take the time
-/// they need.
+/// How long a migration waits for a lock before its attempt counts as failed. Its statements take
+/// the time they need.
 const MIGRATION_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections to a file: one may write, a few may read.
@@ -131,8 +130,8 @@ pub fn postgres(options: PgConnectOptions) -> PgPool {
         .connect_lazy_with(limited(options, STATEMENT_TIMEOUT))
 }
 
-/// Options of sessions whose statements may take so long, and which do not stay in a transaction after
-/// their connection is lost.
+/// Options of sessions whose statements may take so long, and which do not stay in a transaction
+/// after their connection is lost.
 #[must_use]
 pub fn limited(options: PgConnectOptions, statement: Duration) -> PgConnectOptions {
     options.options([
@@ -171,9 +170,9 @@ pub fn migrator(migrations: &[(&'static str, &'static str)]) -> Migrator {
     Migrator::with_migrations((1..).zip(migrations).map(of).collect())
 }
 
-/// Makes or updates tables on PostgreSQL, the outbox's first: where the service's own are, it can be used.
-/// In sessions without the limits of requests: nothing ends a statement, but who holds the lock for too long
-/// is waited for by trying again.
+/// Creates or updates tables on PostgreSQL, the outbox's tables first: if the service's own tables
+/// exist, the outbox can be used. The sessions have no statement limits; a migration that waits too
+/// long for a lock is tried again.
 ///
 /// # Errors
 /// When the database is out of reach, or does not permit it.
@@ -197,7 +196,7 @@ pub async fn migrate(
     made
 }
 
-/// Tries until it succeeds, with growing pauses, for at most `DB_START_TIMEOUT`.
+/// Repeats a call until it succeeds, with growing pauses, for at most `DB_START_TIMEOUT`.
 #[derive(Clone, Copy, Debug)]
 pub struct Patiently {
     limit: Duration,
@@ -236,13 +235,14 @@ impl Patiently {
     }
 }
 
-/// What a failed call means. The text is for logs: it never holds SQL, a secret or a value.
+/// The classification of a failed call. The text is for logs: it never holds SQL, a secret or a
+/// value.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// It may work later: the database is away, overloaded, or not ready.
+    /// The call may succeed later: the database is down, overloaded, or not ready.
     #[error("{0}")]
     Unavailable(String),
-    /// It will not.
+    /// The call will not succeed later.
     #[error("{0}")]
     Internal(String),
 }
@@ -268,8 +268,8 @@ impl From<sqlx::Error> for Failure {
 }
 
 impl Failure {
-    /// By SQLSTATE, five characters, or SQLite's result code, a number. A missing table is one that is just
-    /// being made; SQLite has no code for it.
+    /// By SQLSTATE, five characters, or SQLite's result code, a number. A missing table is one that
+    /// is just being made; SQLite has no code for it.
     fn of_code(code: &str, message: &str) -> Self {
         let text = format!("the database reports an error of code {code}");
         let passes = if code.len() < 5 {
@@ -278,7 +278,8 @@ impl Failure {
             matches!(code & 0xff, 5 | 6 | 8 | 10 | 13 | 14)
                 || (code == 1 && message.starts_with("no such table"))
         } else {
-            // 25006 is a standby, 55P03 somebody who holds a lock, 25P03 a transaction that stood still.
+            // 25006 is a standby, 55P03 somebody who holds a lock, 25P03 a transaction that stood
+            // still.
             matches!(code, "42P01" | "3F000" | "25006" | "3D000" | "55P03" | "25P03")
                 || matches!(code.get(..2), Some("08" | "28" | "40" | "53" | "57" | "58"))
         };

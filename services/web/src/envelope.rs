@@ -1,7 +1,7 @@
 //! The two envelopes: `{"code","message","data"}` and `{"title","status","detail"?,"instance"}`.
-//!
-//! Handlers answer with a [`Problem`]; [`errors`] alone writes its body, for it knows the address, and it
-//! does so for what the router and the layers refuse as well: no error leaves in another form.
+//! Handlers answer with a [`Problem`]. Only [`errors`] writes its body, because it knows the
+//! address. It also writes the bodies of errors of the router and the layers, so that all errors
+//! have the same form.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 /// Seconds after which a client may try again what could not be served now.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// What a request that succeeded is answered with.
+/// The answer to a successful request.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Success<T> {
     /// The HTTP status.
@@ -55,11 +55,11 @@ impl<T: Serialize> IntoResponse for Success<T> {
     }
 }
 
-/// What a request that failed is answered with.
+/// The answer to a failed request.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ErrResponse)]
 pub struct ErrorBody {
-    /// What is wrong, in a few fixed words.
+    /// The problem, in a few fixed words.
     #[schema(example = "amount must be greater than zero")]
     pub title: String,
     /// The HTTP status.
@@ -105,7 +105,7 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, title)
     }
 
-    /// The same with more about it. For the client alone: it is never logged.
+    /// Adds details for the client. They are never logged.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());

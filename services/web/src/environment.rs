@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, env, str::FromStr};
 
 use anyhow::bail;
 
-/// Variables that are read one by one. An empty one counts as not set. What is wrong is remembered
-/// until [`finish`](Self::finish), and a default stands in for it until then.
+/// Reads variables one by one. An empty variable counts as not set. Problems are collected until
+/// [`finish`](Self::finish); until then the default replaces a wrong value.
 #[derive(Debug, Default)]
 pub struct Environment {
     values: BTreeMap<String, String>,
@@ -13,7 +13,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The variables of this process. One that is not UTF-8 is as good as not set.
+    /// The variables of this process. A variable that is not UTF-8 counts as not set.
     #[must_use]
     pub fn of_process() -> Self {
         let pairs = env::vars_os();
@@ -61,8 +61,8 @@ impl Environment {
         })
     }
 
-    /// Remembers that a variable is wrong. `shown` is its value as far as that may be seen, `rule` what it
-    /// must be: "must be ...".
+    /// Remembers that a variable is wrong. `shown` is its value as far as that may be seen, `rule`
+    /// what it must be: "must be ...".
     pub fn refuse(&mut self, name: &str, shown: &str, rule: &str) {
         self.problems.push(format!("{name} is {shown:?}, but {rule}"));
     }

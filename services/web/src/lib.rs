@@ -1,9 +1,8 @@
-//! What the services of this folder share and a service of yours would take from a framework: the HTTP
-//! server with its limits, the two envelopes, configuration from the environment, JSON logs, metrics,
-//! health, the API's description, and database pools.
-//!
-//! A service is a [`Service`] given to [`run`]; `services/users` is the shortest one to read. What is
-//! deliberately not here: anything of a domain, and any SQL.
+//! Shared code of the services in this folder, which your service would take from a framework: the
+//! HTTP server with its limits, the two envelopes, configuration from the environment, JSON logs,
+//! metrics, health, the API's description, and database pools. A service is a [`Service`] given to
+//! [`run`]; `services/users` is the shortest example. This crate deliberately has no domain code
+//! and no SQL.
 
 mod body;
 pub mod database;

@@ -18,8 +18,8 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// Starts logging for the rest of the process. Other crates speak from `warn` on; notices of the
-/// database are for whoever wrote the statement.
+/// Starts logging for the rest of the process. Other crates log from `warn` on, notices of the
+/// database only from `error` on.
 pub(crate) fn start(name: &str, level: Level) {
     let filter = format!("warn,sqlx::postgres::notice=error,{name}={level},services_web={level}");
     let builder = tracing_subscriber::fmt()

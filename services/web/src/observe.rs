@@ -1,5 +1,5 @@
-//! What is counted and logged of every request: the method, the route's template, the status and the
-//! time. Never the address itself, which holds user ids, and never a header or a body.
+//! Counts and logs every request: its method, the route's template, the status and the time. Never
+//! the address itself, which holds user ids, and never a header or a body.
 
 use std::{sync::Arc, time::Instant};
 
@@ -61,7 +61,7 @@ impl Metrics {
         self.prometheus.render()
     }
 
-    /// Keeps memory bounded where nobody reads; to be called every few seconds.
+    /// Keeps memory bounded if the metrics are never scraped; call it every few seconds.
     pub(crate) fn upkeep(&self) {
         self.prometheus.run_upkeep();
     }

@@ -1,4 +1,4 @@
-//! The HTTP server: every wait, size and number bounded, and an end that resets nobody.
+//! The HTTP server: every wait, size and number is bounded, and a stop resets no connection.
 
 use std::{io, pin::pin, sync::atomic::Ordering, time::Duration};
 
@@ -35,11 +35,11 @@ const PATIENCE: Patience = Patience {
 /// From the end of a request's headers to its answer: the rest of the body, and the handler.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// From the signal to the end, whatever is still open then.
+/// Longest time from the stop signal to the end, even with open connections.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long idle connections stay open after the signal: what a client sent meanwhile is answered, and
-/// the answer tells it to close.
+/// How long idle connections stay open after the stop signal: a request that a client sent
+/// meanwhile is answered, and the answer tells the client to close.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Largest body.
@@ -61,8 +61,9 @@ pub(crate) fn layered(router: Router, metrics: &Metrics) -> Router {
         .layer(middleware::from_fn_with_state(metrics.clone(), observe::requests))
 }
 
-/// Serves until stopped, then until everything accepted is answered, at most ten seconds. Waits for
-/// headers, for clients to take their answers and between requests are bounded; handlers are not.
+/// Serves until stopped, then until all accepted requests are answered, for at most ten seconds.
+/// The waits for headers, for clients that read their answers and between requests are bounded;
+/// handlers are not.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let connections = TaskTracker::new();
@@ -84,7 +85,8 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
             None => break,
         }
     }
-    // Those who connected before the signal are served; closing the listener would reset them.
+    // Clients that connected before the signal are served; closing the listener would reset their
+    // connections.
     for stream in backlog(listener) {
         let Ok(place) = places.clone().try_acquire_owned() else { break };
         start(stream, place);
@@ -96,8 +98,8 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
     }
 }
 
-/// Everybody who is connected and was not accepted yet; then nobody listens any more. The system is asked:
-/// the runtime knows only of those who came before it last looked.
+/// Accepts all pending connections, then closes the listener. It asks the operating system, because
+/// the runtime knows only the connections of its last poll.
 fn backlog(listener: TcpListener) -> impl Iterator<Item = TcpStream> {
     let listener = listener.into_std().ok();
     let accept = move || loop {
@@ -106,7 +108,7 @@ fn backlog(listener: TcpListener) -> impl Iterator<Item = TcpStream> {
                 stream.set_nonblocking(true).ok()?;
                 return TcpStream::from_std(stream).ok();
             }
-            // One who has gone, which says nothing about the next.
+            // The client has gone; the next connection may be fine.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return None,
@@ -148,7 +150,7 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
         stop.cancelled().await;
         sleep(LINGER).await;
     };
-    // How a connection ends is the client's business: it was answered, or it is gone.
+    // The end of a connection is no error: the client was answered, or has gone.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = linger => connection.as_mut().graceful_shutdown(),

@@ -32,13 +32,13 @@ use crate::{Environment, Problem, docs, log, observe::Metrics, server};
 /// Time between two tidyings of the metrics.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Time that the work beside has to end after the order to stop.
+/// Time for the background work to end after the stop signal.
 pub const BESIDE_DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether a service can do its work.
 #[async_trait]
 pub trait Ready: Send + Sync {
-    /// `Err` says why not, in words that may be shown to anybody.
+    /// `Err` has the reason, in words that may be shown to clients.
     async fn ready(&self) -> Result<(), String>;
 }
 
@@ -54,18 +54,18 @@ pub struct Service {
     pub api: Option<OpenApi>,
     /// For `/readyz`.
     pub ready: Arc<dyn Ready>,
-    /// Work that goes on beside the answering.
+    /// Background work of a service.
     pub beside: Beside,
 }
 
-/// Work that goes on beside the answering, from the start: making the tables, for one. Its end is nothing
-/// special; its error ends the service. When the service is told to stop, the token is cancelled, and the
-/// work has [`BESIDE_DRAIN_TIMEOUT`] to end before it is dropped.
+/// Background work from the start, such as creating the tables. The service goes on when the work
+/// ends, and ends when the work fails. When the service is told to stop, the token is cancelled,
+/// and the work has [`BESIDE_DRAIN_TIMEOUT`] to end before it is dropped.
 pub type Beside =
     Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, anyhow::Result<()>> + Send>;
 
 impl Service {
-    /// Where to listen: `SERVER_HOST`, this machine alone unless set, and `SERVER_PORT`.
+    /// The address to listen on: `SERVER_HOST`, loopback unless set, and `SERVER_PORT`.
     pub fn address(environment: &mut Environment, port_default: u16) -> SocketAddr {
         let loopback = std::net::Ipv4Addr::LOCALHOST.into();
         let host = environment.parse("SERVER_HOST", loopback, "an IP address");
@@ -84,8 +84,8 @@ where
     })
 }
 
-/// What `main` of a service does: read the environment, start logging, run, log the error, and the exit
-/// code. `name` is the crate whose lines are logged at `LOG_LEVEL`.
+/// What `main` of a service does: read the environment, start logging, run, log the error, and the
+/// exit code. `name` is the crate whose lines are logged at `LOG_LEVEL`.
 pub async fn main<F>(name: &str, start: impl FnOnce(Environment) -> F) -> ExitCode
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -105,7 +105,7 @@ where
 /// Runs a service until SIGINT or SIGTERM, and lets it finish what it has begun.
 ///
 /// # Errors
-/// When the address cannot be had, or the work beside fails.
+/// When the service cannot listen on the address, or the background work fails.
 pub async fn run(service: Service) -> anyhow::Result<()> {
     let Service { metrics_prefix, address, router, api, ready, beside } = service;
     let metrics = Metrics::install(metrics_prefix)?;
@@ -128,7 +128,7 @@ pub async fn run(service: Service) -> anyhow::Result<()> {
             result = beside(stop.clone()) => return result,
             () = late => {}
         }
-        tracing::warn!("stopped in the middle of something; it will be done again");
+        tracing::warn!("stopped before background work ended; it is repeated after the next start");
         Ok(())
     };
     let upkeep = async {

@@ -1,4 +1,4 @@
-//! What a soak did: one line of JSON, for machines and for whoever does not believe us.
+//! The record of a soak: one line of JSON.
 
 use std::collections::BTreeMap;
 

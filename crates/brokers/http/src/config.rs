@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf};
 
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::Wire;
+use posthaste_wire::{Wire, redacted};
 use url::{Host, Url};
 
 use crate::{Secret, address};
@@ -15,7 +15,7 @@ pub struct Config {
     pub url: String,
     /// The form of messages. The destination does not apply: every message goes to the URL.
     pub wire: Wire,
-    /// A file of certificates to trust in addition to the public ones.
+    /// Certificates (PEM) to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// Keys that sign, at least one. All of them sign every request, so that a receiver may still
     /// have the old one while they are rotated.
@@ -82,25 +82,6 @@ impl Config {
         }
         Ok(url)
     }
-}
-
-/// What of a URL may be shown: no user, no path, no query, in all of which people put tokens.
-pub(crate) fn redacted(text: &str) -> String {
-    let Ok(mut url) = Url::parse(text) else {
-        return "***".to_owned();
-    };
-    let has_user = !url.username().is_empty() || url.password().is_some();
-    if has_user && (url.set_username("***").is_err() || url.set_password(None).is_err()) {
-        return "***".to_owned();
-    }
-    if url.path() != "/" {
-        url.set_path("***");
-    }
-    if url.query().is_some() {
-        url.set_query(Some("***"));
-    }
-    url.set_fragment(None);
-    url.to_string()
 }
 
 impl fmt::Debug for Config {

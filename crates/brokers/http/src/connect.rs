@@ -1,20 +1,17 @@
 //! The HTTP client: no redirects, no proxy, only addresses that are allowed, certificates verified.
 
-use std::{error::Error, fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
 use posthaste_core::Invalid;
+use posthaste_wire::{Roots, redacted};
 use reqwest::{
     Client,
     dns::{Addrs, Name, Resolve, Resolving},
     redirect::Policy,
 };
-use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, pem::PemObject},
-};
+use url::Url;
 
-use crate::{Config, address, config::redacted};
+use crate::{Config, address};
 
 /// Longest wait for a connection, below every sensible deadline of a call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -77,14 +74,21 @@ impl<R: Resolve> Resolve for Guarded<R> {
 }
 
 /// The client for a configuration.
-pub(crate) fn client(config: &Config) -> Result<Client, Invalid> {
-    client_with(config, System)
+pub(crate) fn client(config: &Config, url: &Url) -> Result<Client, Invalid> {
+    client_with(config, url, System)
 }
 
-fn client_with(config: &Config, look_up: impl Resolve + 'static) -> Result<Client, Invalid> {
+fn client_with(
+    config: &Config,
+    url: &Url,
+    look_up: impl Resolve + 'static,
+) -> Result<Client, Invalid> {
+    let load = if url.scheme() == "https" { Roots::require } else { Roots::load };
+    let mut tls = load(config.ca_file.as_deref())?.client_config();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     let invalid = |rule: String| Invalid { field: "url", value: redacted(&config.url), rule };
     Client::builder()
-        .tls_backend_preconfigured(tls(config.ca_file.as_deref())?)
+        .tls_backend_preconfigured(tls)
         // A request that timed out takes its connection with it. One of HTTP/2 would live on, half
         // open perhaps, and the next requests would be given to it.
         .http1_only()
@@ -97,31 +101,6 @@ fn client_with(config: &Config, look_up: impl Resolve + 'static) -> Result<Clien
         .user_agent(concat!("posthaste/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| invalid(error.to_string()))
-}
-
-fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, Invalid> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    if let Some(path) = ca_file {
-        let invalid =
-            |rule: String| Invalid { field: "ca_file", value: path.display().to_string(), rule };
-        let text = fs::read(path).map_err(|error| invalid(error.to_string()))?;
-        let mut count = 0;
-        for certificate in CertificateDer::pem_slice_iter(&text) {
-            let certificate = certificate.map_err(|error| invalid(error.to_string()))?;
-            roots.add(certificate).map_err(|error| invalid(error.to_string()))?;
-            count += 1;
-        }
-        if count == 0 {
-            return Err(invalid("must hold certificates in PEM form".to_owned()));
-        }
-    }
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("the provider serves the default versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
 }
 
 #[cfg(test)]
@@ -160,7 +139,8 @@ mod tests {
         let answers = answers.iter().map(|answer| answer.to_vec()).collect();
         let answers = Arc::new(Mutex::new(answers));
         let config = config(format!("http://hooks.example:{port}/"), allow_private);
-        let client = client_with(&config, Fickle(Arc::clone(&answers))).unwrap();
+        let url = config.url.parse().unwrap();
+        let client = client_with(&config, &url, Fickle(Arc::clone(&answers))).unwrap();
         let request = client.post(&config.url).timeout(Duration::from_secs(5));
         let error = request.send().await.expect_err("nobody answers");
         let class = match outcome::of_error(&error) {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use posthaste_core::{BrokerError, Finding, Outcome};
+use posthaste_wire::redacted;
 
-use crate::{HttpBroker, config::redacted, outcome};
+use crate::{HttpBroker, outcome};
 
 /// How long the receiver has for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);

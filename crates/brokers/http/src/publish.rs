@@ -13,7 +13,7 @@ use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Invalid,
     Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Names, Outgoing, Part, PerKey, Style};
+use posthaste_wire::{Call, Names, Outgoing, Part, PerKey, Sender, Style};
 use reqwest::{
     Client, Response,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
@@ -83,7 +83,7 @@ impl HttpBroker {
     /// When the configuration breaks a rule, or `ca_file` cannot be read.
     pub fn open(config: Config) -> Result<Self, Invalid> {
         let url = config.checked()?;
-        let client = connect::client(&config)?;
+        let client = connect::client(&config, &url)?;
         let permits = Semaphore::new(config.connections as usize);
         Ok(Self { config, url, client, permits, wait_until: Mutex::new(None) })
     }
@@ -227,6 +227,20 @@ fn check(delivery: &Delivery, outgoing: &Outgoing<'_>) -> Result<(), Failure> {
     headers(outgoing).map(drop)
 }
 
+/// One call of `publish`.
+struct Attempt<'a> {
+    broker: &'a HttpBroker,
+    deadline: Instant,
+}
+
+impl Sender for Attempt<'_> {
+    type Answer = Outcome;
+
+    async fn send(&mut self, part: &mut [&mut Part<'_>]) -> Vec<Outcome> {
+        join_all(part.iter().map(|message| self.broker.send(message, self.deadline))).await
+    }
+}
+
 #[async_trait]
 impl Broker for HttpBroker {
     fn capabilities(&self) -> BrokerCapabilities {
@@ -238,15 +252,9 @@ impl Broker for HttpBroker {
 
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
         let deadline = Instant::now() + deadline;
-        let mut call = Call::checked(&self.config.wire, &NAMES, PerKey::One, messages, check);
-        loop {
-            let part = call.next_part();
-            if part.is_empty() {
-                return call.finish();
-            }
-            let outcomes = join_all(part.iter().map(|message| self.send(message, deadline))).await;
-            call.report(part, outcomes);
-        }
+        Call::checked(&self.config.wire, &NAMES, PerKey::One, messages, check)
+            .run(Attempt { broker: self, deadline })
+            .await
     }
 
     async fn examine(&self, _: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {

@@ -1,28 +1,14 @@
 //! What has to be known about a Kafka.
 
-use std::{
-    fmt, fs,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use percent_encoding::percent_decode_str;
-use posthaste_core::{Invalid, misplaced_character, shown_servers};
-use posthaste_wire::Wire;
+use posthaste_core::{Invalid, misplaced_character};
+use posthaste_wire::{Roots, Wire, redacted, refuse_ca_file};
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 use url::form_urlencoded;
 
 const SCHEME: &str = "kafka://";
-
-/// Where Linux distributions and others keep the public authorities. The client library is built with
-/// its own OpenSSL, which does not know.
-const PUBLIC_AUTHORITIES: [&str; 6] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-    "/usr/local/share/certs/ca-root-nss.crt",
-];
 
 /// Where a Kafka is and how it is used.
 #[derive(Clone)]
@@ -35,7 +21,7 @@ pub struct Config {
     pub url: String,
     /// The form of messages. The destination is the Kafka topic.
     pub wire: Wire,
-    /// Certificates (PEM) to trust in addition to the public ones.
+    /// Certificates (PEM) to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// How batches are compressed on their way and in the topic.
     pub compression: Compression,
@@ -83,7 +69,7 @@ impl Config {
     }
 }
 
-/// The URL is shown without its user and password.
+/// The URL is shown without its password.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
@@ -102,10 +88,9 @@ pub(crate) struct Settings {
     pub(crate) servers: String,
     pub(crate) wire: Wire,
     pub(crate) compression: Compression,
-    is_tls: bool,
     login: Option<Login>,
-    /// Certificates to trust in addition, as PEM.
-    authorities: Option<String>,
+    /// The certificates to trust, as PEM. `None` is a connection without TLS.
+    roots: Option<Arc<str>>,
 }
 
 #[derive(Clone)]
@@ -134,15 +119,19 @@ impl Settings {
         if login.is_none() && parameters.mechanism.is_some() {
             return Err(wrong("must have a user and a password where it has a sasl_mechanism"));
         }
-        let authorities =
-            config.ca_file.as_deref().map(|file| authorities(file, is_tls)).transpose()?;
+        let ca_file = config.ca_file.as_deref();
+        let roots = if is_tls {
+            Some(Roots::require(ca_file)?.pem().into())
+        } else {
+            refuse_ca_file(ca_file, "a URL with ?security=ssl or sasl_ssl")?;
+            None
+        };
         Ok(Self {
             servers: servers.to_owned(),
             wire: config.wire.clone(),
             compression: config.compression,
-            is_tls,
             login,
-            authorities,
+            roots,
         })
     }
 
@@ -156,7 +145,7 @@ impl Settings {
         client.set("reconnect.backoff.ms", "50").set("reconnect.backoff.max.ms", "1000");
         client.set(
             "security.protocol",
-            match (self.is_tls, self.login.is_some()) {
+            match (self.roots.is_some(), self.login.is_some()) {
                 (false, false) => "plaintext",
                 (true, false) => "ssl",
                 (false, true) => "sasl_plaintext",
@@ -167,19 +156,11 @@ impl Settings {
             client.set("sasl.mechanism", *mechanism);
             client.set("sasl.username", user).set("sasl.password", password);
         }
-        if self.is_tls {
+        if let Some(roots) = &self.roots {
+            // The client library is built with its own OpenSSL, which does not know the system's.
+            client.set("ssl.ca.pem", &**roots);
             client.set("enable.ssl.certificate.verification", "true");
             client.set("ssl.endpoint.identification.algorithm", "https");
-            match &self.authorities {
-                None => _ = client.set("ssl.ca.location", "probe"),
-                Some(own) => {
-                    client.set("ssl.ca.pem", own);
-                    let public = PUBLIC_AUTHORITIES.iter().find(|file| Path::new(file).is_file());
-                    if let Some(&public) = public {
-                        client.set("ssl.ca.location", public);
-                    }
-                }
-            }
         }
         client
     }
@@ -204,7 +185,7 @@ impl<'a> Parts<'a> {
         if query.contains('@')
             && let Some(rule) = misplaced_character(url)
         {
-            return Err(Invalid::new("url", "kafka://…", rule));
+            return Err(Invalid::new("url", &redacted(url), rule));
         }
         let (user_info, servers) = match rest.rsplit_once('@') {
             Some((user_info, servers)) => (Some(user_info), servers),
@@ -278,40 +259,6 @@ fn login(user_info: &str, mechanism: Option<&'static str>) -> Login {
 /// The text without its percent signs.
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
-}
-
-fn authorities(file: &Path, is_tls: bool) -> Result<String, Invalid> {
-    let wrong = |rule: &str| Invalid::new("ca_file", &file.display().to_string(), rule);
-    if !is_tls {
-        return Err(wrong("needs a URL with ?security=ssl or sasl_ssl"));
-    }
-    let pem =
-        fs::read_to_string(file).map_err(|error| wrong(&format!("must be readable: {error}")))?;
-    if !pem.contains("-----BEGIN CERTIFICATE-----") {
-        return Err(wrong("must hold certificates in PEM form"));
-    }
-    Ok(pem)
-}
-
-/// What of a URL may be shown: servers, and the parameters that we know.
-fn redacted(url: &str) -> String {
-    let Some(rest) = url.strip_prefix(SCHEME) else {
-        return "(not a kafka:// URL)".to_owned();
-    };
-    let (user, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
-    if user.contains(['/', '?']) {
-        // Either side of the sign may be the secret.
-        return format!("{SCHEME}***");
-    }
-    let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let servers = servers.strip_suffix('/').unwrap_or(servers);
-    let parameters = form_urlencoded::parse(query.as_bytes()).map(|(name, value)| match &*name {
-        "security" | "sasl_mechanism" => format!("{name}={value}"),
-        _ => "***".to_owned(),
-    });
-    let parameters: Vec<String> = parameters.collect();
-    let mark = if parameters.is_empty() { "" } else { "/?" };
-    format!("{SCHEME}{}{mark}{}", shown_servers(servers), parameters.join("&"))
 }
 
 #[cfg(test)]
@@ -389,9 +336,9 @@ mod tests {
             assert!(!format!("{:?}", Config::new(url)).contains("hunter2"), "{url}");
         }
         for (url, shown) in [
-            ("kafka://me:hunter2@one:9092,two:9092/", "kafka://one:9092,two:9092"),
-            ("kafka://one?security=none&acks=0", "kafka://one/?security=none&***"),
-            ("kafka://me:hunter2", "kafka://***"),
+            ("kafka://me:hunter2@one:9092,two:9092/", "kafka://me:***@one:9092,two:9092/"),
+            ("kafka://one?security=none&acks=0", "kafka://one?security=none&***"),
+            ("kafka://me:hunter2", "kafka://(not shown)"),
         ] {
             assert_eq!(redacted(url), shown, "{url}");
         }

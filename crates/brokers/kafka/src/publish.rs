@@ -14,7 +14,7 @@ use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Invalid,
     Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Connection, Link, Names, Part, PerKey, Style};
+use posthaste_wire::{Call, Connection, Link, Names, Outgoing, Part, PerKey, Sender, Style};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, timeout_at};
 
@@ -40,6 +40,8 @@ const BATCH_BYTES_MIN: usize = 16 * 1024;
 const REFUSAL: Duration = Duration::from_secs(5);
 /// Most refused topics remembered.
 const REFUSALS_MAX: usize = 1000;
+/// Rounds in a row that bring nothing forward before the rest of a call is given up.
+const IDLE_ROUNDS_MAX: u32 = 4;
 /// How long the end may take.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -100,125 +102,18 @@ impl KafkaBroker {
         refused.insert(topic.to_owned(), (Instant::now(), failure.clone()));
     }
 
-    /// Sends a part: all of it at once, and again what a failure of others kept from being sent.
-    async fn send(&self, part: &[Part<'_>], until: Until) -> Vec<Outcome> {
-        let mut work = Work::new(part);
-        let mut idle_rounds = 0;
-        while !work.todo.is_empty() {
-            let before = (work.todo.len(), work.untimed.len());
-            match self.round(&mut work, until).await {
-                Ok(()) => {}
-                Err(failure) => {
-                    work.settle_all(&Outcome::Unreachable(failure));
-                    break;
-                }
-            }
-            // A producer that stops again and again without a message to blame.
-            let is_idle = before == (work.todo.len(), work.untimed.len());
-            idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
-            if idle_rounds == 2 {
-                work.settle_all(&outcome(Code::Fatal));
-            }
-        }
-        work.finish()
-    }
-
-    /// One try for what is left. An error is about all of it: nothing was sent.
-    async fn round(&self, work: &mut Work<'_>, until: Until) -> Result<(), Failure> {
-        let producer = until.limit(self.producer()).await?;
-        self.prepare(&producer, work, until).await?;
-        let todo = work.next(&producer);
-        let answers = round::pipeline(&producer, work.part, &todo, &work.untimed, until).await;
-        work.acknowledged(&producer, &todo, &answers);
-        let fatal = producer.fatal();
-        let is_lost = answers.iter().any(|answer| matches!(answer, Answer::Lost(_)));
-        if fatal.is_some() || is_lost {
-            self.connection.discard(&producer);
-        }
-        if is_lost {
-            // It may still wait in the client, and must not go out behind our back.
-            _ = timeout_at(until.end, producer.purge(true)).await;
-        }
-        if fatal == Some(Code::ClusterAuthorizationFailed) {
-            // The client never got the number without which nothing can be sent.
-            work.todo.extend(todo);
-            return Err(Failure::new("auth", "the user may not publish idempotently"));
-        }
-        let batch_bytes = self.batch_bytes.load(Ordering::Relaxed);
-        let part = work.part;
-        let mut suspects = Vec::new();
-        let mut untimed = std::mem::take(&mut work.untimed);
-        work.take(todo, answers, |index, code| match code {
-            Code::PurgeQueue if fatal.is_some() => None,
-            // The servers' clocks are behind: better the time of arrival than no arrival.
-            Code::InvalidTimestamp if untimed.insert(index) => None,
-            _ if is_of_a_batch(code) && record::bytes(&part[index]) <= batch_bytes => {
-                suspects.push((index, code));
-                None
-            }
-            Code::TopicAuthorizationFailed => {
-                let denied = outcome(code);
-                if let Outcome::Rejected(failure) = &denied {
-                    self.refuse(&part[index].outgoing.destination, failure);
-                }
-                Some(denied)
-            }
-            _ => Some(outcome(code)),
-        });
-        work.untimed = untimed;
-        self.send_alone(work, suspects, until).await
-    }
-
-    /// Finds out which of a refused batch was to blame: each alone, in order.
-    async fn send_alone(
-        &self,
-        work: &mut Work<'_>,
-        suspects: Vec<(usize, Code)>,
-        until: Until,
-    ) -> Result<(), Failure> {
-        if suspects.is_empty() {
-            return Ok(());
-        }
-        let producer = until.limit(self.dial(Manner::Alone)).await?;
-        for (index, code) in suspects {
-            // It may be held back by now.
-            let Some(at) = work.todo.iter().position(|&todo| todo == index) else { continue };
-            if Instant::now() >= until.answers {
-                return Err(Failure::new("timeout", "no time left to try it alone"));
-            }
-            work.todo.remove(at);
-            let part = work.part;
-            let mut answers =
-                round::pipeline(&producer, part, &[index], &work.untimed, until).await;
-            let is_early = answers == [Answer::Failed(Code::InvalidTimestamp)];
-            if is_early && work.untimed.insert(index) {
-                answers = round::pipeline(&producer, part, &[index], &work.untimed, until).await;
-            }
-            let is_lost = matches!(answers[..], [Answer::Lost(_)]);
-            if code == Code::MessageSizeTooLarge && answers == [Answer::Acked] {
-                // Alone it fits, so the topic takes less than a batch. How much less it does not say.
-                self.batch_bytes.store(BATCH_BYTES_MIN, Ordering::Relaxed);
-            }
-            work.take(vec![index], answers, |_, code| Some(outcome(code)));
-            if is_lost {
-                _ = timeout_at(until.end, producer.purge(true)).await;
-                return Err(Failure::new("timeout", "no time left to try it alone"));
-            }
-        }
-        Ok(())
-    }
-
     /// Looks up topics that the producer has not met, which is also how it gets to be connected.
+    /// Messages to a topic that is missing or not for us are rejected.
     async fn prepare(
         &self,
         producer: &Link<Producer>,
-        work: &mut Work<'_>,
+        part: &[&mut Marked<'_>],
+        outcomes: &mut [Option<Outcome>],
         until: Until,
     ) -> Result<(), Failure> {
         let mut seen: HashSet<&str> = HashSet::new();
-        let part = work.part;
-        for index in work.todo.clone() {
-            let topic: &str = &part[index].outgoing.destination;
+        for message in part {
+            let topic: &str = &message.outgoing.destination;
             if !seen.insert(topic) || producer.partitions().has(topic) {
                 continue;
             }
@@ -235,9 +130,195 @@ impl KafkaBroker {
                     }
                 },
             };
-            work.settle_topic(topic, &Outcome::Rejected(refusal));
+            for (message, outcome) in part.iter().zip(&mut *outcomes) {
+                if message.outgoing.destination == topic {
+                    *outcome = Some(Outcome::Rejected(refusal.clone()));
+                }
+            }
         }
         Ok(())
+    }
+}
+
+/// What is remembered of a message between the rounds of its call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    /// It was refused because of its timestamp, and goes without.
+    pub(crate) is_untimed: bool,
+    /// The error of its batch, for which it or another message may be to blame: it goes alone.
+    suspected: Option<Code>,
+}
+
+/// A message of a call, with its marks.
+pub(crate) type Marked<'a> = Part<'a, Marks>;
+
+/// One call of `publish`.
+struct Attempt<'a> {
+    broker: &'a KafkaBroker,
+    until: Until,
+    /// Sends messages alone; made for the first that goes so.
+    alone: Option<Producer>,
+    /// Rounds in a row that sent nothing and marked no message as untimed.
+    idle_rounds: u32,
+}
+
+impl Sender<Marks> for Attempt<'_> {
+    type Answer = Option<Outcome>;
+
+    /// Sends all at once, or those alone that a refused batch has made suspects. A message that the
+    /// failure of others kept from being sent is left for the next round.
+    async fn send(&mut self, part: &mut [&mut Marked<'_>]) -> Vec<Option<Outcome>> {
+        let untimed = |part: &[&mut Marked<'_>]| {
+            part.iter().filter(|message| message.prepared.is_untimed).count()
+        };
+        let before = untimed(part);
+        let mut outcomes = vec![None; part.len()];
+        let sent = if part.iter().any(|message| message.prepared.suspected.is_some()) {
+            self.send_alone(part, &mut outcomes).await
+        } else {
+            self.send_together(part, &mut outcomes).await
+        };
+        let is_idle = outcomes.iter().all(Option::is_none) && before == untimed(part);
+        self.idle_rounds = if is_idle { self.idle_rounds + 1 } else { 0 };
+        let rest = match sent {
+            Err(failure) => Some(Outcome::Unreachable(failure)),
+            // A producer that stops again and again without a message to blame.
+            Ok(()) if self.idle_rounds == IDLE_ROUNDS_MAX => Some(outcome(Code::Fatal)),
+            Ok(()) => None,
+        };
+        if rest.is_some() {
+            let left = outcomes.iter_mut().filter(|outcome| outcome.is_none());
+            left.for_each(|left| left.clone_from(&rest));
+        }
+        outcomes
+    }
+}
+
+impl Attempt<'_> {
+    /// One try for all of them. An error is about those without an outcome: they were not sent.
+    async fn send_together(
+        &self,
+        part: &mut [&mut Marked<'_>],
+        outcomes: &mut [Option<Outcome>],
+    ) -> Result<(), Failure> {
+        let Self { broker, until, .. } = *self;
+        let producer = until.limit(broker.producer()).await?;
+        broker.prepare(&producer, part, outcomes, until).await?;
+        let now = sendable(&producer, part, outcomes);
+        let answers = round::pipeline(&producer, part, &now, until).await;
+        acknowledged(&producer, part, &now, &answers);
+        let fatal = producer.fatal();
+        let is_lost = answers.iter().any(|answer| matches!(answer, Answer::Lost(_)));
+        if fatal.is_some() || is_lost {
+            broker.connection.discard(&producer);
+        }
+        if is_lost {
+            // It may still wait in the client, and must not go out behind our back.
+            _ = timeout_at(until.end, producer.purge(true)).await;
+        }
+        if fatal == Some(Code::ClusterAuthorizationFailed) {
+            // The client never got the number without which nothing can be sent.
+            return Err(Failure::new("auth", "the user may not publish idempotently"));
+        }
+        let batch_bytes = broker.batch_bytes.load(Ordering::Relaxed);
+        for (index, answer) in now.into_iter().zip(answers) {
+            let message = &mut *part[index];
+            outcomes[index] = match answer {
+                Answer::Failed(Code::PurgeQueue) if fatal.is_some() => None,
+                // The servers' clocks are behind: better the time of arrival than no arrival.
+                Answer::Failed(Code::InvalidTimestamp) if !message.prepared.is_untimed => {
+                    message.prepared.is_untimed = true;
+                    None
+                }
+                Answer::Failed(code)
+                    if is_of_a_batch(code) && record::bytes(message) <= batch_bytes =>
+                {
+                    message.prepared.suspected = Some(code);
+                    None
+                }
+                Answer::Failed(code @ Code::TopicAuthorizationFailed) => {
+                    let denied = outcome(code);
+                    if let Outcome::Rejected(failure) = &denied {
+                        broker.refuse(&message.outgoing.destination, failure);
+                    }
+                    Some(denied)
+                }
+                answer => answer.outcome(),
+            };
+        }
+        Ok(())
+    }
+
+    /// Finds out which messages of a refused batch were to blame: each goes alone, in order, up to the
+    /// first that fails.
+    async fn send_alone(
+        &mut self,
+        part: &mut [&mut Marked<'_>],
+        outcomes: &mut [Option<Outcome>],
+    ) -> Result<(), Failure> {
+        let late = || Failure::new("timeout", "no time left to try it alone");
+        let until = self.until;
+        let producer = match self.alone.take() {
+            Some(producer) => producer,
+            None => until.limit(self.broker.dial(Manner::Alone)).await?,
+        };
+        let producer = &*self.alone.insert(producer);
+        for index in 0..part.len() {
+            let Some(code) = part[index].prepared.suspected else { continue };
+            if Instant::now() >= until.answers {
+                return Err(late());
+            }
+            let mut answer = round::alone(producer, part, index, until).await;
+            if answer == Answer::Failed(Code::InvalidTimestamp) && !part[index].prepared.is_untimed
+            {
+                part[index].prepared.is_untimed = true;
+                answer = round::alone(producer, part, index, until).await;
+            }
+            part[index].prepared.suspected = None;
+            if code == Code::MessageSizeTooLarge && answer == Answer::Acked {
+                // Alone it fits, so the topic takes less than a batch. How much less it does not say.
+                self.broker.batch_bytes.store(BATCH_BYTES_MIN, Ordering::Relaxed);
+            }
+            let is_lost = matches!(answer, Answer::Lost(_));
+            outcomes[index] = answer.outcome();
+            if is_lost {
+                _ = timeout_at(until.end, producer.purge(true)).await;
+                return Err(late());
+            }
+            if outcomes[index] != Some(Outcome::Acked) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The messages without an outcome that may be sent now: all of them, but one of a key where its
+/// partition has not met the producer.
+fn sendable(
+    producer: &Producer,
+    part: &[&mut Marked<'_>],
+    outcomes: &[Option<Outcome>],
+) -> Vec<usize> {
+    let partitions = producer.partitions();
+    let mut begun: HashSet<&str> = HashSet::new();
+    let is_sendable = |&index: &usize| {
+        let Part { delivery, outgoing, .. } = &*part[index];
+        let is_in_turn = |key: &str| !partitions.is_new(&outgoing.destination, key);
+        let key = delivery.message.key.as_deref();
+        outcomes[index].is_none() && key.is_none_or(|key| is_in_turn(key) || begun.insert(key))
+    };
+    (0..part.len()).filter(is_sendable).collect()
+}
+
+/// Takes note of partitions that have met the producer by now.
+fn acknowledged(producer: &Producer, part: &[&mut Marked<'_>], sent: &[usize], answers: &[Answer]) {
+    let mut partitions = producer.partitions();
+    for (&index, answer) in sent.iter().zip(answers) {
+        let Part { delivery, outgoing, .. } = &*part[index];
+        if let (Answer::Acked, Some(key)) = (answer, &delivery.message.key) {
+            partitions.acknowledged(&outgoing.destination, key);
+        }
     }
 }
 
@@ -265,122 +346,6 @@ impl Until {
     }
 }
 
-/// A part on its way: what is left to do of it, and the outcomes so far.
-struct Work<'a> {
-    part: &'a [Part<'a>],
-    outcomes: Vec<Option<Outcome>>,
-    /// What has no outcome yet, in order.
-    todo: Vec<usize>,
-    /// What was refused because of its timestamp, and goes without.
-    untimed: HashSet<usize>,
-}
-
-impl<'a> Work<'a> {
-    fn new(part: &'a [Part<'a>]) -> Self {
-        let (outcomes, todo) = (vec![None; part.len()], (0..part.len()).collect());
-        Self { part, outcomes, todo, untimed: HashSet::new() }
-    }
-
-    /// Takes out what may be sent now: everything, but one message of a key where its partition has
-    /// not met the producer.
-    fn next(&mut self, producer: &Producer) -> Vec<usize> {
-        let part = self.part;
-        let partitions = producer.partitions();
-        let mut begun: HashSet<&str> = HashSet::new();
-        let (now, later) = self.todo.drain(..).partition(|&index| {
-            let topic = &part[index].outgoing.destination;
-            let key = part[index].delivery.message.key.as_deref();
-            key.is_none_or(|key| !partitions.is_new(topic, key) || begun.insert(key))
-        });
-        self.todo = later;
-        now
-    }
-
-    /// Takes note of partitions that have met the producer by now.
-    fn acknowledged(&self, producer: &Producer, todo: &[usize], answers: &[Answer]) {
-        let mut partitions = producer.partitions();
-        for (&index, answer) in todo.iter().zip(answers) {
-            let Part { delivery, outgoing, .. } = &self.part[index];
-            if let (Answer::Acked, Some(key)) = (answer, &delivery.message.key) {
-                partitions.acknowledged(&outgoing.destination, key);
-            }
-        }
-    }
-
-    /// Takes in what became of these. `judge` gives the outcome of an error, or none if it is to be
-    /// tried again. What failed for good holds back what follows it in its key.
-    fn take(
-        &mut self,
-        todo: Vec<usize>,
-        answers: Vec<Answer>,
-        mut judge: impl FnMut(usize, Code) -> Option<Outcome>,
-    ) {
-        for (index, answer) in todo.into_iter().zip(answers) {
-            let done = match answer {
-                Answer::Acked => Some(Outcome::Acked),
-                Answer::Failed(code) => judge(index, code),
-                Answer::Unsent => None,
-                Answer::Throttled => Some(outcome(Code::QueueFull)),
-                Answer::Lost(failure) => Some(Outcome::Unknown(failure)),
-            };
-            match done {
-                None => self.todo.push(index),
-                done => self.outcomes[index] = done,
-            }
-        }
-        self.todo.sort_unstable();
-        self.hold_back();
-    }
-
-    fn settle_topic(&mut self, topic: &str, outcome: &Outcome) {
-        let part = self.part;
-        let (of_topic, others): (Vec<usize>, Vec<usize>) =
-            self.todo.drain(..).partition(|&index| part[index].outgoing.destination == topic);
-        self.todo = others;
-        for index in of_topic {
-            self.outcomes[index] = Some(outcome.clone());
-        }
-        self.hold_back();
-    }
-
-    fn settle_all(&mut self, outcome: &Outcome) {
-        for index in self.todo.drain(..) {
-            self.outcomes[index] = Some(outcome.clone());
-        }
-    }
-
-    /// What follows a message of its key that was not taken is not sent any more.
-    fn hold_back(&mut self) {
-        if self.todo.is_empty() {
-            return;
-        }
-        let key = |index: usize| self.part[index].delivery.message.key.as_deref();
-        let is_failed = |index: &usize| {
-            self.outcomes[*index].as_ref().is_some_and(|outcome| *outcome != Outcome::Acked)
-        };
-        let mut failed: HashMap<&str, usize> = HashMap::new();
-        for index in (0..self.part.len()).filter(is_failed) {
-            if let Some(key) = key(index) {
-                failed.entry(key).or_insert(index);
-            }
-        }
-        let is_held =
-            |index: usize| key(index).and_then(|key| failed.get(key)).is_some_and(|&at| at < index);
-        let (held, todo): (Vec<usize>, Vec<usize>) =
-            self.todo.iter().copied().partition(|&index| is_held(index));
-        self.todo = todo;
-        for index in held {
-            let failure = Failure::new("held", "an earlier message of the key failed");
-            self.outcomes[index] = Some(Outcome::Unreachable(failure));
-        }
-    }
-
-    fn finish(self) -> Vec<Outcome> {
-        let lost = || Outcome::Unknown(Failure::new("adapter", "the adapter lost its outcome"));
-        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()
-    }
-}
-
 #[async_trait]
 impl Broker for KafkaBroker {
     fn capabilities(&self) -> BrokerCapabilities {
@@ -389,19 +354,12 @@ impl Broker for KafkaBroker {
 
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
         let until = Until::after(deadline);
-        let per_key = PerKey::SameDestination;
-        let mut call =
-            Call::checked(&self.settings.wire, &NAMES, per_key, messages, |_, outgoing| {
-                record::check(outgoing)
-            });
-        loop {
-            let part = call.next_part();
-            if part.is_empty() {
-                return call.finish();
-            }
-            let outcomes = self.send(&part, until).await;
-            call.report(part, outcomes);
-        }
+        let check = |_: &Delivery, outgoing: &Outgoing<'_>| {
+            record::check(outgoing).map(|()| Marks::default())
+        };
+        Call::checked(&self.settings.wire, &NAMES, PerKey::SameDestination, messages, check)
+            .run(Attempt { broker: self, until, alone: None, idle_rounds: 0 })
+            .await
     }
 
     async fn examine(&self, topics: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {

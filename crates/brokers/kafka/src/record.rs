@@ -3,13 +3,13 @@
 use std::time::UNIX_EPOCH;
 
 use posthaste_core::Failure;
-use posthaste_wire::{Outgoing, Part};
+use posthaste_wire::Outgoing;
 use rdkafka::{
     message::{Header, OwnedHeaders},
     producer::BaseRecord,
 };
 
-use crate::connect::Ticket;
+use crate::{connect::Ticket, publish::Marked};
 
 /// Longest name of a topic.
 pub(crate) const TOPIC_BYTES_MAX: usize = 249;
@@ -44,7 +44,7 @@ pub(crate) fn check(outgoing: &Outgoing<'_>) -> Result<(), Failure> {
 }
 
 /// About as many bytes as the message takes in a batch.
-pub(crate) fn bytes(part: &Part<'_>) -> usize {
+pub(crate) fn bytes(part: &Marked<'_>) -> usize {
     let headers: usize = part.outgoing.headers.iter().map(|(n, v)| n.len() + v.len() + 4).sum();
     let key = part.delivery.message.key.as_ref().map_or(0, String::len);
     part.outgoing.body.len() + headers + key + OVERHEAD_BYTES
@@ -53,7 +53,7 @@ pub(crate) fn bytes(part: &Part<'_>) -> usize {
 pub(crate) type Record<'a> = BaseRecord<'a, str, [u8], Box<Ticket>>;
 
 /// The record of a message.
-pub(crate) fn record<'a>(part: &'a Part<'_>, ticket: Ticket) -> Record<'a> {
+pub(crate) fn record<'a>(part: &'a Marked<'_>, ticket: Ticket) -> Record<'a> {
     let Outgoing { destination, headers, content_type, body } = &part.outgoing;
     let mut all = OwnedHeaders::new_with_capacity(headers.len() + 1);
     all = all.insert(Header { key: CONTENT_TYPE, value: Some(*content_type) });

@@ -2,14 +2,14 @@
 
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
-use posthaste_core::Failure;
-use posthaste_wire::Part;
+use posthaste_core::{Failure, Outcome};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
     connect::{Producer, Reports, Ticket},
-    publish::Until,
+    outcome::outcome,
+    publish::{Marked, Until},
     record,
 };
 
@@ -36,16 +36,38 @@ pub(crate) enum Answer {
     Lost(Failure),
 }
 
+impl Answer {
+    /// What it means for the message; `None` where the message was not sent and may be yet.
+    pub(crate) fn outcome(self) -> Option<Outcome> {
+        match self {
+            Self::Acked => Some(Outcome::Acked),
+            Self::Failed(code) => Some(outcome(code)),
+            Self::Unsent => None,
+            Self::Throttled => Some(outcome(Code::QueueFull)),
+            Self::Lost(failure) => Some(Outcome::Unknown(failure)),
+        }
+    }
+}
+
+/// Sends one message of a part and awaits what becomes of it.
+pub(crate) async fn alone(
+    producer: &Producer,
+    part: &[&mut Marked<'_>],
+    index: usize,
+    until: Until,
+) -> Answer {
+    pipeline(producer, part, &[index], until).await.pop().unwrap_or(Answer::Unsent)
+}
+
 /// Sends these messages of a part and awaits what becomes of them.
 pub(crate) async fn pipeline(
     producer: &Producer,
-    part: &[Part<'_>],
+    part: &[&mut Marked<'_>],
     todo: &[usize],
-    untimed: &HashSet<usize>,
     until: Until,
 ) -> Vec<Answer> {
     let reports = Arc::new(Reports::new(todo.len()));
-    let mut handing = HandOver { producer, part, untimed, reports: &reports, kept: Vec::new() };
+    let mut handing = HandOver { producer, part, reports: &reports, kept: Vec::new() };
     handing.all(todo, until).await;
     let kept = handing.kept;
     let lost = wait(producer, &reports, until).await;
@@ -70,7 +92,11 @@ pub(crate) async fn pipeline(
 
 /// A client that is stopping may still send a batch of what it was about to give up. A server that
 /// turned away the one before should refuse it, too; its word for the opposite is not taken.
-fn doubt_what_is_behind_a_failure(part: &[Part<'_>], todo: &[usize], answers: &mut [Answer]) {
+fn doubt_what_is_behind_a_failure(
+    part: &[&mut Marked<'_>],
+    todo: &[usize],
+    answers: &mut [Answer],
+) {
     let mut failed_keys: HashSet<&str> = HashSet::new();
     for (&index, answer) in todo.iter().zip(answers) {
         let Some(key) = part[index].delivery.message.key.as_deref() else { continue };
@@ -83,47 +109,46 @@ fn doubt_what_is_behind_a_failure(part: &[Part<'_>], todo: &[usize], answers: &m
     }
 }
 
-struct HandOver<'a> {
+struct HandOver<'a, 'b, 'c> {
     producer: &'a Producer,
-    part: &'a [Part<'a>],
-    /// What goes without its timestamp.
-    untimed: &'a HashSet<usize>,
+    part: &'a [&'b mut Marked<'c>],
     reports: &'a Arc<Reports>,
     /// What did not get in, by place, in order.
     kept: Vec<(usize, Answer)>,
 }
 
-impl HandOver<'_> {
+impl HandOver<'_, '_, '_> {
+    /// Hands over messages up to the first that does not get in; those behind it are not sent.
     async fn all(&mut self, todo: &[usize], until: Until) {
-        let mut failed_keys: HashSet<&str> = HashSet::new();
         let mut is_over = None;
         for (at, &index) in todo.iter().enumerate() {
-            let key = self.part[index].delivery.message.key.as_deref();
-            if self.reports.have_failure() {
-                is_over.get_or_insert(Answer::Unsent);
-            }
-            let is_behind = key.is_some_and(|key| failed_keys.contains(key));
-            let error = match &is_over {
-                Some(answer) => answer.clone(),
-                None if is_behind => Answer::Unsent,
-                None => match self.one(at, index, until).await {
+            if is_over.is_none() && !self.reports.have_failure() {
+                match self.one(at, index, until).await {
                     Ok(()) => continue,
-                    Err(Code::Fatal) => is_over.insert(Answer::Unsent).clone(),
-                    Err(Code::QueueFull) => is_over.insert(Answer::Throttled).clone(),
-                    Err(code) => Answer::Failed(code),
-                },
-            };
-            failed_keys.extend(key);
-            self.kept.push((at, error));
-            self.reports.forget();
+                    Err(Code::Fatal) => {}
+                    Err(Code::QueueFull) => is_over = Some(Answer::Throttled),
+                    Err(code) => {
+                        is_over = Some(Answer::Unsent);
+                        self.keep(at, Answer::Failed(code));
+                        continue;
+                    }
+                }
+            }
+            let answer = is_over.get_or_insert(Answer::Unsent).clone();
+            self.keep(at, answer);
         }
+    }
+
+    fn keep(&mut self, at: usize, answer: Answer) {
+        self.kept.push((at, answer));
+        self.reports.forget();
     }
 
     /// Hands over one message, waiting for room if there is none.
     async fn one(&self, at: usize, index: usize, until: Until) -> Result<(), Code> {
         let ticket = Ticket { reports: Arc::clone(self.reports), index: at };
         let mut record = record::record(&self.part[index], ticket);
-        if self.untimed.contains(&index) {
+        if self.part[index].prepared.is_untimed {
             record.timestamp = None;
         }
         loop {

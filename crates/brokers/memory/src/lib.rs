@@ -4,7 +4,7 @@
 //! It keeps everything it ever took: not for production.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -15,6 +15,7 @@ use posthaste_core::{
     Message, MessageId, Outcome, Provenance, Sharing, Start, Subscriber, Subscription,
     TopicPattern,
 };
+use posthaste_wire::Outcomes;
 use tokio::sync::Notify;
 
 /// What the broker does with one message.
@@ -208,23 +209,14 @@ impl MemoryBroker {
     fn publish_now(&self, messages: &[Arc<Delivery>]) -> (Vec<Outcome>, bool) {
         let mut state = self.state();
         state.calls += 1;
-        let mut failed_keys = HashSet::new();
+        let mut outcomes = Outcomes::new(messages);
         let mut hangs = false;
-        let outcomes = messages
-            .iter()
-            .map(|delivery| {
-                let key = delivery.message.key.as_deref();
-                if key.is_some_and(|key| failed_keys.contains(key)) {
-                    return unreachable("an earlier message of the key failed");
-                }
-                let outcome = state.take(delivery, &mut hangs);
-                if let (Some(key), false) = (key, outcome == Outcome::Acked) {
-                    failed_keys.insert(key);
-                }
-                outcome
-            })
-            .collect();
-        (outcomes, hangs)
+        for (index, delivery) in messages.iter().enumerate() {
+            if outcomes.is_open(index) {
+                outcomes.settle(index, state.take(delivery, &mut hangs));
+            }
+        }
+        (outcomes.finish(), hangs)
     }
 }
 

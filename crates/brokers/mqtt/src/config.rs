@@ -1,15 +1,10 @@
 //! What a user says about the server.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf};
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Ordering, Wire};
-use tokio_rustls::rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use posthaste_wire::{Ordering, Tls, Wire, redacted};
 use url::Url;
 use uuid::Uuid;
 
@@ -27,7 +22,7 @@ pub struct Config {
     pub url: String,
     /// How messages are written.
     pub wire: Wire,
-    /// Certificates (PEM) to trust besides the public ones. Only with `mqtts://`.
+    /// Certificates (PEM) to trust in addition to the system's. Only with `mqtts://`.
     pub ca_file: Option<PathBuf>,
     /// The client identifier that the publisher connects with; `None` makes one up for each
     /// [`MqttBroker`](crate::MqttBroker). Two that use the same one throw each other out.
@@ -76,17 +71,11 @@ impl Config {
             Some(url::Host::Domain(name)) => name.to_owned(),
             Some(url::Host::Ipv4(address)) => address.to_string(),
             Some(url::Host::Ipv6(address)) => address.to_string(),
-            None => return Err(wrong(&url, "needs a host, as in `mqtt://host:1883`")),
+            None => return Err(wrong(&self.url, "needs a host, as in `mqtt://host:1883`")),
         };
         let port = url.port().unwrap_or(if is_tls { TLS_PORT_DEFAULT } else { PORT_DEFAULT });
-        let tls = match &self.ca_file {
-            _ if is_tls => Some(tls(&host, self.ca_file.as_ref())?),
-            Some(file) => {
-                let rule = "is of use with `mqtts://` only";
-                return Err(Invalid::new("ca_file", &file.display().to_string(), rule));
-            }
-            None => None,
-        };
+        let ca_file = self.ca_file.as_deref();
+        let tls = Tls::to(is_tls.then_some(&*host), ca_file, "an mqtts:// URL")?;
         if let Some(id) = &self.client_id
             && (id.is_empty() || !packet::is_text(id))
         {
@@ -97,10 +86,10 @@ impl Config {
         let user = decoded(url.username())
             .ok()
             .filter(|user| user.is_empty() || packet::is_text(user))
-            .ok_or_else(|| wrong(&url, "must have a user name without control characters"))?;
+            .ok_or_else(|| wrong(&self.url, "must have a user name without control characters"))?;
         let password: Vec<u8> = percent_decode_str(url.password().unwrap_or_default()).collect();
         if password.len() > usize::from(u16::MAX) {
-            return Err(wrong(&url, "must have a password of at most 65535 bytes"));
+            return Err(wrong(&self.url, "must have a password of at most 65535 bytes"));
         }
         let client_id = self.client_id.clone().unwrap_or_else(|| fresh_client_id("posthaste"));
         Ok(Target {
@@ -117,9 +106,8 @@ impl Config {
 /// No password is shown.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = parse(&self.url).map_or_else(|_| "(not valid)".to_owned(), |url| shown(&url));
         f.debug_struct("Config")
-            .field("url", &url)
+            .field("url", &redacted(&self.url))
             .field("wire", &self.wire)
             .field("ca_file", &self.ca_file)
             .field("client_id", &self.client_id)
@@ -140,12 +128,6 @@ pub(crate) struct Target {
     pub(crate) client_id: String,
 }
 
-#[derive(Clone)]
-pub(crate) struct Tls {
-    pub(crate) name: ServerName<'static>,
-    pub(crate) client: Arc<ClientConfig>,
-}
-
 /// A client identifier that nobody else has.
 pub(crate) fn fresh_client_id(prefix: &str) -> String {
     format!("{prefix}-{}", Uuid::new_v4())
@@ -153,70 +135,27 @@ pub(crate) fn fresh_client_id(prefix: &str) -> String {
 
 fn parse(text: &str) -> Result<Url, Invalid> {
     const RULE: &str = "must be like `mqtt://user:password@host:1883` or `mqtts://host:8883`";
-    // What cannot be taken apart is not shown: there may be a password anywhere in it.
-    let hidden = |rule: &str| Invalid::new("url", "mqtt://…", rule);
     if let Some(rule) = misplaced_character(text) {
-        return Err(hidden(rule));
+        return Err(wrong(text, rule));
     }
-    let url = Url::parse(text).map_err(|error| hidden(&format!("{RULE}: {error}")))?;
+    let url = Url::parse(text).map_err(|error| wrong(text, &format!("{RULE}: {error}")))?;
     if !matches!(url.scheme(), "mqtt" | "mqtts") {
-        return Err(Invalid::new("url", &format!("{}:…", url.scheme()), RULE));
+        return Err(wrong(text, RULE));
     }
     if url.query_pairs().any(|(name, _)| name.eq_ignore_ascii_case("qos")) {
         let rule = "must not choose a QoS: it is always 1. With QoS 0 nobody would know what \
                     arrived, and QoS 2 protects no more than the message's id does";
-        return Err(wrong(&url, rule));
+        return Err(wrong(text, rule));
     }
     let has_more = url.query().is_some() || url.fragment().is_some();
     if has_more || !matches!(url.path(), "" | "/") {
-        return Err(wrong(&url, "must end after the port"));
+        return Err(wrong(text, "must end after the port"));
     }
     Ok(url)
 }
 
-fn wrong(url: &Url, rule: &str) -> Invalid {
-    Invalid::new("url", &shown(url), rule)
-}
-
-/// The URL without its password, and without what may have been meant as one.
-fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_path("");
-    url.set_query(None);
-    url.set_fragment(None);
-    if url.password().is_some() {
-        // Fails only where there can be no password.
-        let _ = url.set_password(Some("***"));
-    }
-    url.into()
-}
-
-fn tls(host: &str, ca_file: Option<&PathBuf>) -> Result<Tls, Invalid> {
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| Invalid::new("url", host, "must have a host that a certificate can name"))?;
-    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    if let Some(file) = ca_file {
-        let shown = file.display().to_string();
-        let wrong = |rule: String| Invalid::new("ca_file", &shown, &rule);
-        let certificates: Result<Vec<_>, _> =
-            CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-        let certificates = certificates
-            .map_err(|error| wrong(format!("must be a file of PEM certificates: {error}")))?;
-        if certificates.is_empty() {
-            return Err(wrong("must hold at least one PEM certificate".to_owned()));
-        }
-        for certificate in certificates {
-            roots
-                .add(certificate)
-                .map_err(|error| wrong(format!("must hold usable certificates: {error}")))?;
-        }
-    }
-    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Invalid::new("url", host, &format!("needs TLS: {error}")))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Tls { name, client: Arc::new(client) })
+fn wrong(url: &str, rule: &str) -> Invalid {
+    Invalid::new("url", &redacted(url), rule)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, Delivery, Finding, Invalid, Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Connection, Link, Names, Part, Style};
+use posthaste_wire::{Call, Connection, Link, Names, Outgoing, Part, Sender, Style};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout_at},
@@ -63,27 +63,6 @@ impl MqttBroker {
         self.connection.get(connect()).await
     }
 
-    /// Sends messages together. Those that the server was not given are surely not there.
-    async fn send(&self, session: &Session, parts: &[Part<'_>], deadline: Instant) -> Vec<Outcome> {
-        let publications: Vec<_> = parts
-            .iter()
-            .map(|part| Publication::new(&part.outgoing, part.delivery.message.id))
-            .collect();
-        let mut answers = Vec::with_capacity(parts.len());
-        let unsent = match timeout_at(deadline, session.publish(&publications, &mut answers)).await
-        {
-            Ok(Ok(())) => None,
-            Ok(Err(trouble)) => Some(trouble),
-            Err(_) if session.has_ended() => Some(session.trouble()),
-            Err(_) => Some(Trouble::Full),
-        };
-        let mut outcomes = self.await_answers(session, answers, deadline).await;
-        if let Some(trouble) = unsent {
-            outcomes.resize(parts.len(), trouble.unsent());
-        }
-        outcomes
-    }
-
     /// What is unanswered at the deadline may have arrived; then the connection is given up. The last
     /// answer is awaited first: they come in the order of the messages as a rule, so the others are there
     /// by then, and wake nobody.
@@ -119,6 +98,38 @@ impl MqttBroker {
     }
 }
 
+/// One call of `publish`. Messages that the server was not given are surely not there.
+struct Attempt<'a> {
+    broker: &'a MqttBroker,
+    session: &'a Session,
+    deadline: Instant,
+}
+
+impl Sender for Attempt<'_> {
+    type Answer = Outcome;
+
+    async fn send(&mut self, parts: &mut [&mut Part<'_>]) -> Vec<Outcome> {
+        let Self { broker, session, deadline } = *self;
+        let publications: Vec<_> = parts
+            .iter()
+            .map(|part| Publication::new(&part.outgoing, part.delivery.message.id))
+            .collect();
+        let mut answers = Vec::with_capacity(parts.len());
+        let unsent = match timeout_at(deadline, session.publish(&publications, &mut answers)).await
+        {
+            Ok(Ok(())) => None,
+            Ok(Err(trouble)) => Some(trouble),
+            Err(_) if session.has_ended() => Some(session.trouble()),
+            Err(_) => Some(Trouble::Full),
+        };
+        let mut outcomes = broker.await_answers(session, answers, deadline).await;
+        if let Some(trouble) = unsent {
+            outcomes.resize(parts.len(), trouble.unsent());
+        }
+        outcomes
+    }
+}
+
 #[async_trait]
 impl Broker for MqttBroker {
     fn capabilities(&self) -> BrokerCapabilities {
@@ -135,19 +146,12 @@ impl Broker for MqttBroker {
         };
         let per_key = self.config.ordering.per_key();
         let bytes_max = session.terms.packet_bytes_max;
-        let mut call =
-            Call::checked(&self.config.wire, &NAMES, per_key, messages, |delivery, outgoing| {
-                Publication::new(outgoing, delivery.message.id).check(bytes_max)
-            });
-        loop {
-            let parts = call.next_part();
-            if parts.is_empty() {
-                break;
-            }
-            let outcomes = self.send(&session, &parts, deadline).await;
-            call.report(parts, outcomes);
-        }
-        call.finish()
+        let check = |delivery: &Delivery, outgoing: &Outgoing<'_>| {
+            Publication::new(outgoing, delivery.message.id).check(bytes_max)
+        };
+        Call::checked(&self.config.wire, &NAMES, per_key, messages, check)
+            .run(Attempt { broker: self, session: &session, deadline })
+            .await
     }
 
     async fn examine(&self, topics: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {

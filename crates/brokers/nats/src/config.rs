@@ -2,10 +2,10 @@
 
 use std::{fmt, path::PathBuf};
 
-use async_nats::ServerAddr;
+use async_nats::{ServerAddr, rustls::ClientConfig};
 use percent_encoding::percent_decode_str;
-use posthaste_core::{Invalid, misplaced_character, shown_servers};
-use posthaste_wire::Wire;
+use posthaste_core::{Invalid, misplaced_character};
+use posthaste_wire::{Roots, Wire, redacted};
 use url::Url;
 
 /// The port of a server that names none.
@@ -20,7 +20,7 @@ pub struct Config {
     pub url: String,
     /// The form of messages, and where they go: a destination is a subject.
     pub wire: Wire,
-    /// Certificates (PEM) trusted besides those of the system.
+    /// Certificates (PEM) to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// The one stream that may store messages. Without, whichever holds the subject does.
     pub stream: Option<String>,
@@ -70,7 +70,7 @@ pub(crate) struct Settings {
     pub(crate) servers: Vec<ServerAddr>,
     pub(crate) identity: Identity,
     pub(crate) requires_tls: bool,
-    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) tls: ClientConfig,
     pub(crate) stream: Option<String>,
     pub(crate) wire: Wire,
 }
@@ -107,11 +107,14 @@ impl Settings {
                 return Err(Invalid::new("stream", stream, rule));
             }
         }
+        // A server may demand TLS whatever the URL says; a machine without certificates learns then.
+        let load = if requires_tls { Roots::require } else { Roots::load };
+        let tls = load(config.ca_file.as_deref())?.client_config();
         Ok(Self {
             servers,
             identity,
             requires_tls,
-            ca_file: config.ca_file.clone(),
+            tls,
             stream: config.stream.clone(),
             wire: config.wire.clone(),
         })
@@ -126,15 +129,14 @@ fn invalid(url: &str, rule: &str) -> Invalid {
 fn server(text: &str, scheme: &str) -> Result<Url, Invalid> {
     let full = if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
     let rule = "must be `nats://host:port` or `tls://host:port`, several with commas between";
-    // What stands around a misplaced character may be the password.
     if let Some(rule) = misplaced_character(&full) {
-        return Err(Invalid::new("url", "nats://…", rule));
+        return Err(invalid(&full, rule));
     }
-    let url = Url::parse(&full).map_err(|error| invalid(text, &format!("{rule}: {error}")))?;
+    let url = Url::parse(&full).map_err(|error| invalid(&full, &format!("{rule}: {error}")))?;
     let has_more = !matches!(url.path(), "" | "/") || url.query().or(url.fragment()).is_some();
     let is_known = matches!(url.scheme(), "nats" | "tls");
     if !is_known || has_more || url.host_str().is_none_or(str::is_empty) {
-        return Err(invalid(text, rule));
+        return Err(invalid(&full, rule));
     }
     Ok(url)
 }
@@ -160,30 +162,6 @@ fn address(url: &Url) -> Result<ServerAddr, Invalid> {
     format!("{}://{host}:{port}", url.scheme())
         .parse()
         .map_err(|_| invalid(url.as_str(), "must name a host"))
-}
-
-/// A list of servers without anything secret. A password may hold a comma, so only one with a scheme
-/// behind it is sure to begin another server.
-fn redacted(url: &str) -> String {
-    let mut urls: Vec<String> = Vec::new();
-    for server in url.split(',') {
-        match urls.last_mut() {
-            Some(last) if !server.contains("://") => *last = format!("{last},{server}"),
-            _ => urls.push(server.to_owned()),
-        }
-    }
-    urls.iter().map(|url| redacted_one(url)).collect::<Vec<_>>().join(",")
-}
-
-/// One URL, which may name several servers.
-fn redacted_one(url: &str) -> String {
-    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
-    match rest.rsplit_once('@') {
-        // Either side of the sign may be the secret.
-        Some((user, _)) if user.contains(['/', '?', '#']) => format!("{scheme}***"),
-        Some((_, servers)) => format!("{scheme}***@{}", shown_servers(servers)),
-        None => format!("{scheme}{}", shown_servers(rest)),
-    }
 }
 
 #[cfg(test)]
@@ -253,14 +231,14 @@ mod tests {
             assert!(!format!("{:?}", Config::new(url)).contains("hunter2"), "{url}");
         }
         for (url, shown) in [
-            ("nats://me:hunter2@a/path", "nats://***@***"),
-            ("nats://me:hunter2", "nats://***"),
-            ("me:hunter2", "***"),
-            ("nats://me:hun,ter2@a,b", "nats://***@a,b"),
-            ("nats://a:1,nats://me:hun,ter2", "nats://a:1,nats://***,ter2"),
-            ("nats://me:hun/ter2@a", "nats://***"),
-            ("nats://a?token=hun@ter2", "nats://***"),
-            ("nats://a/?token=hunter2", "nats://***"),
+            ("nats://me:hunter2@a/path", "nats://me:***@a/***"),
+            ("nats://me:hunter2", "nats://(not shown)"),
+            ("me:hunter2", "(not shown)"),
+            ("nats://me:hun,ter2@a,b", "nats://me:***@a,b"),
+            ("nats://a:1,nats://me:hun,ter2", "nats://a:1,nats://(not shown)"),
+            ("nats://me:hun/ter2@a", "nats://(not shown)"),
+            ("nats://a?token=hun@ter2", "nats://(not shown)"),
+            ("nats://a/?token=hunter2", "nats://a/?token=***"),
             ("http://a:4222", "http://a:4222"),
             ("nats://a,,[::1]:4222", "nats://a,,[::1]:4222"),
         ] {

@@ -9,7 +9,6 @@
 use std::{
     collections::HashSet,
     fs,
-    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -20,11 +19,6 @@ use std::{
 use async_nats::{
     Client, ConnectOptions, Event, ServerError,
     jetstream::{self, context::ContextBuilder},
-    rustls::{
-        ClientConfig, RootCertStore,
-        crypto::ring,
-        pki_types::{CertificateDer, pem::PemObject},
-    },
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -263,7 +257,7 @@ fn options(settings: &Settings, within: Duration) -> Result<ConnectOptions, Trou
         .subscription_capacity(ANSWERS_MAX)
         .require_tls(settings.requires_tls)
         .ignore_discovered_servers()
-        .tls_client_config(tls(settings.ca_file.as_deref())?);
+        .tls_client_config(settings.tls.clone());
     Ok(match &settings.identity {
         Identity::Nobody => options,
         Identity::Token(token) => options.token(token.clone()),
@@ -278,34 +272,6 @@ fn options(settings: &Settings, within: Duration) -> Result<ConnectOptions, Trou
             options.credentials(&text).map_err(unusable)?
         }
     })
-}
-
-/// The system's certificates and those of `ca_file`.
-fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, Trouble> {
-    let mut roots = RootCertStore::empty();
-    // A system without any is told of when a server wants TLS.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(path) = ca_file {
-        let unusable = |why: String| Trouble::Tls(format!("ca_file {}: {why}", path.display()));
-        for certificate in certificates(path).map_err(unusable)? {
-            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
-        }
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Trouble::Tls(error.to_string()))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// The certificates of a file; at least one.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let text = fs::read(path).map_err(|error| error.to_string())?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err("holds no certificate in PEM form".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 #[cfg(test)]

@@ -22,8 +22,6 @@ pub(crate) enum Trouble {
     NotDialled,
     /// The machine we run on did not let us.
     Local(String),
-    /// A file of certificates cannot be used.
-    Tls(String),
     /// A file of credentials cannot be used.
     Credentials(String),
     /// The server has no JetStream for us.
@@ -72,7 +70,6 @@ pub(crate) fn outcome(trouble: &Trouble) -> Outcome {
         Trouble::Dial(error) => Outcome::Unreachable(dial(error)),
         Trouble::NotDialled => unreachable("timeout", "could not connect to NATS in time"),
         Trouble::Local(detail) => unreachable("connection", detail),
-        Trouble::Tls(detail) => unreachable("tls", detail),
         Trouble::Credentials(detail) => unreachable("auth", detail),
         Trouble::NoJetStream(detail) => unreachable(
             "missing",
@@ -218,7 +215,6 @@ mod tests {
             (Trouble::Dial(ConnectError::from(tls)), ("unreachable", "tls")),
             (Trouble::NotDialled, ("unreachable", "timeout")),
             (Trouble::Local(text()), ("unreachable", "connection")),
-            (Trouble::Tls(text()), ("unreachable", "tls")),
             (Trouble::Credentials(text()), ("unreachable", "auth")),
             (Trouble::NoJetStream(text()), ("unreachable", "missing")),
             (Trouble::NotTaken, ("unreachable", "timeout")),

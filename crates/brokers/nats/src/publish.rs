@@ -1,6 +1,6 @@
 //! Publishing.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_nats::{
     HeaderMap, Subject,
@@ -13,14 +13,14 @@ use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Invalid,
     Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Connection, Link, Outgoing, Part, PerKey};
+use posthaste_wire::{Call, Connection, Link, Outgoing, Part, PerKey, Sender};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
     Config,
     answers::{Answer, Expected},
     config::Settings,
-    connect::{self, Session},
+    connect::Session,
     headers,
     outcome::{Trouble, outcome},
     streams::Pace,
@@ -43,15 +43,11 @@ impl NatsBroker {
     /// When the configuration cannot be right: names the field and the rule.
     pub fn open(config: Config) -> Result<Self, Invalid> {
         let settings = Settings::new(&config)?;
-        let readable = |field, path: &std::path::Path, found: Result<(), String>| {
-            found.map_err(|why| Invalid::new(field, &path.display().to_string(), &why))
-        };
-        if let Some(path) = &config.ca_file {
-            readable("ca_file", path, connect::certificates(path).map(|_| ()))?;
-        }
         if let Some(path) = &config.credentials_file {
-            let found = std::fs::metadata(path).map(|_| ()).map_err(|error| error.to_string());
-            readable("credentials_file", path, found)?;
+            std::fs::metadata(path).map_err(|error| {
+                let path = path.display().to_string();
+                Invalid::new("credentials_file", &path, &error.to_string())
+            })?;
         }
         Ok(Self { settings, connection: Connection::default() })
     }
@@ -110,24 +106,13 @@ impl Broker for NatsBroker {
         let until = Instant::now() + deadline;
         let session = self.session(until).await;
         let bytes_max = session.as_ref().map_or(usize::MAX, |session| session.bytes_max);
-        let mut call = Call::checked(
-            &self.settings.wire,
-            &headers::NAMES,
-            PerKey::SameDestination,
-            messages,
-            |delivery, outgoing| self.headers(delivery, outgoing, bytes_max),
-        );
-        loop {
-            let mut part = call.next_part();
-            if part.is_empty() {
-                return call.finish();
-            }
-            let outcomes = match &session {
-                Ok(session) => self.send(session, &mut part, until).await,
-                Err(trouble) => vec![outcome(trouble); part.len()],
-            };
-            call.report(part, outcomes);
-        }
+        let check = |delivery: &Delivery, outgoing: &Outgoing<'_>| {
+            self.headers(delivery, outgoing, bytes_max)
+        };
+        let per_key = PerKey::SameDestination;
+        Call::checked(&self.settings.wire, &headers::NAMES, per_key, messages, check)
+            .run(Attempt { broker: self, session, until })
+            .await
     }
 
     async fn examine(&self, topics: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
@@ -142,53 +127,38 @@ impl Broker for NatsBroker {
     }
 }
 
-/// A part of a call on its way.
-struct Sending<'a, 'b> {
-    session: &'a Session,
-    part: &'a [Part<'b, HeaderMap>],
-    /// Of each message of the part, until it is handed over.
-    headers: Vec<HeaderMap>,
+/// One call of `publish`.
+struct Attempt<'a> {
+    broker: &'a NatsBroker,
+    /// Where messages go, or why none can. A session that was lost or got stuck is given up here.
+    session: Result<Link<Session>, Trouble>,
     until: Instant,
-    outcomes: Vec<Option<Outcome>>,
-    /// Keys that a message failed of.
-    failed: HashSet<&'a str>,
-    /// The session is lost or stuck.
-    is_over: bool,
-    /// The session remembers what may have changed by the next call.
-    is_stale: bool,
 }
 
-impl NatsBroker {
-    /// Sends a part and waits for the answers.
-    async fn send(
-        &self,
-        session: &Link<Session>,
-        part: &mut [Part<'_, HeaderMap>],
-        until: Instant,
-    ) -> Vec<Outcome> {
-        let headers = part.iter_mut().map(|part| std::mem::take(&mut part.prepared)).collect();
+impl Sender<HeaderMap> for Attempt<'_> {
+    type Answer = Option<Outcome>;
+
+    async fn send(&mut self, part: &mut [&mut Part<'_, HeaderMap>]) -> Vec<Option<Outcome>> {
+        let session = match &self.session {
+            Ok(session) => session,
+            Err(trouble) => return vec![Some(outcome(trouble)); part.len()],
+        };
+        let now = together(session, part).await;
+        let expected = session.answers.expect(now.len());
         let outcomes = vec![None; part.len()];
-        let failed = HashSet::new();
-        let (is_over, is_stale) = (false, false);
-        let mut sending =
-            Sending { session, part, headers, until, outcomes, failed, is_over, is_stale };
-        let mut waiting: Vec<usize> = (0..part.len()).collect();
-        while !waiting.is_empty() {
-            let (now, later) = sending.round(waiting).await;
-            let expected = session.answers.expect(now.len());
-            let sent = sending.hand_over(now, &expected).await;
-            sending.answers(&sent, expected).await;
-            waiting = later;
-        }
-        if sending.is_over {
-            self.replace(session).await;
-        } else if sending.is_stale {
+        let mut round =
+            Round { session, until: self.until, outcomes, is_over: false, is_stale: false };
+        let sent = round.hand_over(part, now, &expected).await;
+        round.answers(part, &sent, expected).await;
+        let Round { outcomes, is_over, is_stale, .. } = round;
+        if is_over {
+            self.broker.replace(session).await;
+            self.session = Err(Trouble::LostBefore);
+        } else if is_stale {
             // Others may be using it, so it is left open for them.
-            self.connection.discard(session);
+            self.broker.connection.discard(session);
         }
-        let held =
-            || Outcome::Unreachable(Failure::new("held", "an earlier message of the key failed"));
-        sending.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(held)).collect()
+        outcomes
     }
 }
 
@@ -212,24 +182,55 @@ struct Lane {
     is_closed: bool,
 }
 
-impl<'a> Sending<'a, '_> {
-    fn key(&self, index: usize) -> Option<&'a str> {
-        self.part[index].delivery.message.key.as_deref()
-    }
-
-    fn has_failed(&self, index: usize) -> bool {
-        self.key(index).is_some_and(|key| self.failed.contains(key))
-    }
-
-    fn settle(&mut self, index: usize, outcome: Outcome) {
-        if outcome != Outcome::Acked
-            && let Some(key) = self.key(index)
-        {
-            self.failed.insert(key);
+/// The places of messages that may go together now. The others of their keys have to wait for the
+/// answers to these.
+async fn together(session: &Session, part: &[&mut Part<'_, HeaderMap>]) -> Vec<usize> {
+    let mut lanes: HashMap<&str, Lane> = HashMap::with_capacity(part.len());
+    let mut now = Vec::with_capacity(part.len());
+    for (index, message) in part.iter().enumerate() {
+        let Some(key) = message.delivery.message.key.as_deref() else {
+            now.push(index);
+            continue;
+        };
+        let outgoing = &message.outgoing;
+        let bytes = weight(outgoing);
+        match lanes.get_mut(key) {
+            None => {
+                lanes.insert(key, Lane { bytes, pace: None, is_closed: false });
+                now.push(index);
+            }
+            Some(lane) if !lane.is_closed => {
+                let pace = match lane.pace {
+                    Some(pace) => pace,
+                    None => session.pace(&outgoing.destination).await,
+                };
+                lane.pace = Some(pace);
+                lane.is_closed = match pace {
+                    Pace::OneByOne => true,
+                    Pace::Together { bytes_max } => bytes.max(lane.bytes) > bytes_max,
+                };
+                if !lane.is_closed {
+                    now.push(index);
+                }
+            }
+            Some(_) => {}
         }
-        self.outcomes[index] = Some(outcome);
     }
+    now
+}
 
+/// Messages on their way together.
+struct Round<'a> {
+    session: &'a Session,
+    until: Instant,
+    outcomes: Vec<Option<Outcome>>,
+    /// The session is lost or stuck.
+    is_over: bool,
+    /// The session remembers what may have changed by the next call.
+    is_stale: bool,
+}
+
+impl Round<'_> {
     fn fail(&mut self, index: usize, trouble: &Trouble) {
         self.is_over |= matches!(
             trouble,
@@ -240,79 +241,54 @@ impl<'a> Sending<'a, '_> {
         if matches!(&outcome, Outcome::Unreachable(failure) if failure.class == "full") {
             self.session.streams.be_careful();
         }
-        self.settle(index, outcome);
+        self.outcomes[index] = Some(outcome);
     }
 
-    /// Gives messages to the driver, in order, and returns those that it took.
-    async fn hand_over(&mut self, now: Vec<usize>, expected: &Expected<'_>) -> Vec<usize> {
+    /// Gives messages to the driver, in order, and returns those that it took: all before the first
+    /// that it did not take. Those behind that one are left for the next round.
+    async fn hand_over(
+        &mut self,
+        part: &mut [&mut Part<'_, HeaderMap>],
+        now: Vec<usize>,
+        expected: &Expected<'_>,
+    ) -> Vec<usize> {
         let mut taken = Vec::with_capacity(now.len());
         let mut subject = Subject::from_static("");
         for index in now {
-            if self.has_failed(index) {
-                continue;
-            }
             if self.session.is_down() {
                 self.fail(index, &Trouble::LostBefore);
-                continue;
+                break;
             }
-            let outgoing = &self.part[index].outgoing;
-            let headers = std::mem::take(&mut self.headers[index]);
+            let headers = std::mem::take(&mut part[index].prepared);
+            let outgoing = &part[index].outgoing;
             if *subject != *outgoing.destination {
                 subject = Subject::from(outgoing.destination.as_ref());
             }
             let (reply, body) = (expected.subject(taken.len()), outgoing.body.clone());
             let client = &self.session.client;
             let sent = client.publish_with_reply_and_headers(subject.clone(), reply, headers, body);
-            match timeout_at(self.until, sent).await {
-                Ok(Ok(())) => taken.push(index),
-                Ok(Err(error)) => self.fail(index, &not_taken(error)),
-                Err(_) => self.fail(index, &Trouble::NotTaken),
-            }
+            let trouble = match timeout_at(self.until, sent).await {
+                Ok(Ok(())) => {
+                    taken.push(index);
+                    continue;
+                }
+                Ok(Err(error)) => not_taken(error),
+                Err(_) => Trouble::NotTaken,
+            };
+            self.fail(index, &trouble);
+            break;
         }
         taken
     }
 
-    /// Splits what waits into what may go together now and what has to wait for its answers.
-    async fn round(&self, waiting: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
-        let mut lanes: HashMap<&str, Lane> = HashMap::with_capacity(waiting.len());
-        let (mut now, mut later) = (Vec::with_capacity(waiting.len()), Vec::new());
-        for index in waiting {
-            if self.has_failed(index) {
-                continue;
-            }
-            let Some(key) = self.key(index) else {
-                now.push(index);
-                continue;
-            };
-            let outgoing = &self.part[index].outgoing;
-            let bytes = weight(outgoing);
-            match lanes.get_mut(key) {
-                None => {
-                    lanes.insert(key, Lane { bytes, pace: None, is_closed: false });
-                    now.push(index);
-                }
-                Some(lane) => {
-                    if !lane.is_closed {
-                        let pace = match lane.pace {
-                            Some(pace) => pace,
-                            None => self.session.pace(&outgoing.destination).await,
-                        };
-                        lane.pace = Some(pace);
-                        lane.is_closed = match pace {
-                            Pace::OneByOne => true,
-                            Pace::Together { bytes_max } => bytes.max(lane.bytes) > bytes_max,
-                        };
-                    }
-                    if lane.is_closed { later.push(index) } else { now.push(index) }
-                }
-            }
-        }
-        (now, later)
-    }
-
     /// Waits for answers, until there are no more to expect.
-    async fn answers(&mut self, sent: &[usize], expected: Expected<'_>) {
-        let (session, part) = (self.session, self.part);
+    async fn answers(
+        &mut self,
+        part: &[&mut Part<'_, HeaderMap>],
+        sent: &[usize],
+        expected: Expected<'_>,
+    ) {
+        let session = self.session;
         let subject = |place: usize| part[sent[place]].outgoing.destination.as_ref();
         let none = tokio::select! {
             biased;
@@ -323,17 +299,15 @@ impl<'a> Sending<'a, '_> {
             () = sleep_until(self.until) => Trouble::Silence,
         };
         for (answer, &index) in expected.take().into_iter().zip(sent) {
+            let destination = &part[index].outgoing.destination;
             match answer {
-                Some(Answer::Stored) => self.settle(index, Outcome::Acked),
+                Some(Answer::Stored) => self.outcomes[index] = Some(Outcome::Acked),
                 Some(Answer::Nobody) => {
-                    let trouble = self.nobody(&part[index].outgoing.destination).await;
+                    let trouble = self.nobody(destination).await;
                     self.fail(index, &trouble);
                 }
                 Some(Answer::Refused(error)) => self.fail(index, &Trouble::Answer(error)),
-                Some(Answer::Denied) => {
-                    let subject = part[index].outgoing.destination.to_string();
-                    self.fail(index, &Trouble::Denied(subject));
-                }
+                Some(Answer::Denied) => self.fail(index, &Trouble::Denied(destination.to_string())),
                 None => self.fail(index, &none),
             }
         }

@@ -1,13 +1,13 @@
 //! What has to be known about a RabbitMQ.
 
-use std::{fmt, fs, path::PathBuf};
+use std::{fmt, path::PathBuf};
 
 use lapin::{
     types::ShortString,
     uri::{AMQPScheme, AMQPUri},
 };
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::{Names, Ordering, Style, Wire};
+use posthaste_wire::{Names, Ordering, Style, Tls, Wire, redacted};
 use url::Url;
 
 /// The exchange unless another is named.
@@ -24,7 +24,7 @@ pub struct Config {
     pub url: String,
     /// The form of messages. The destination is the routing key.
     pub wire: Wire,
-    /// Certificates (PEM) to trust in addition to the public ones.
+    /// Certificates (PEM) to trust in addition to the system's. Only with `amqps://`.
     pub ca_file: Option<PathBuf>,
     /// The exchange to publish to. Empty is the default exchange, where the destination is the name of
     /// a queue.
@@ -107,7 +107,7 @@ impl Config {
     }
 }
 
-/// The URL is shown without its user and password.
+/// The URL is shown without its password.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
@@ -127,8 +127,8 @@ impl fmt::Debug for Config {
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) uri: AMQPUri,
-    /// Certificates to trust in addition, as PEM.
-    pub(crate) authorities: Option<String>,
+    /// For an `amqps://` URL.
+    pub(crate) tls: Option<Tls>,
     pub(crate) exchange: ShortString,
     pub(crate) declare: bool,
     pub(crate) ordering: Ordering,
@@ -141,14 +141,14 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn check(config: Config) -> Result<Self, Invalid> {
         let uri = uri(&config.url)?;
-        let is_tls = uri.scheme == AMQPScheme::AMQPS;
-        let authorities = config.ca_file.map(|file| authorities(&file, is_tls)).transpose()?;
+        let tls_host = (uri.scheme == AMQPScheme::AMQPS).then(|| host(&uri));
+        let tls = Tls::to(tls_host, config.ca_file.as_deref(), "an amqps:// URL")?;
         let exchange = ShortString::try_new(config.exchange.as_str())
             .map_err(|_| Invalid::new("exchange", &config.exchange, "must be at most 255 bytes"))?;
         let Config { declare, ordering, queue_type, wire, attribute_prefix, .. } = config;
         Ok(Self {
             uri,
-            authorities,
+            tls,
             exchange,
             declare,
             ordering,
@@ -164,13 +164,9 @@ impl Settings {
         self.exchange.as_str().is_empty()
     }
 
-    pub(crate) fn is_tls(&self) -> bool {
-        self.uri.scheme == AMQPScheme::AMQPS
-    }
-
     /// The host as a name or an address, without the brackets that URLs put around some.
     pub(crate) fn host(&self) -> &str {
-        self.uri.authority.host.trim_start_matches('[').trim_end_matches(']')
+        host(&self.uri)
     }
 
     /// `host:port`, for people.
@@ -179,13 +175,16 @@ impl Settings {
     }
 }
 
+fn host(uri: &AMQPUri) -> &str {
+    uri.authority.host.trim_start_matches('[').trim_end_matches(']')
+}
+
 fn uri(text: &str) -> Result<AMQPUri, Invalid> {
     const FORM: &str = "must be of the form amqp://user:password@host:5672/vhost, or amqps://";
-    // What stands around a misplaced character may be the password.
-    if let Some(rule) = misplaced_character(text) {
-        return Err(Invalid::new("url", "amqp://…", rule));
-    }
     let wrong = |rule: &str| Invalid::new("url", &redacted(text), rule);
+    if let Some(rule) = misplaced_character(text) {
+        return Err(wrong(rule));
+    }
     let url = Url::parse(text).map_err(|error| wrong(&format!("{FORM}: {error}")))?;
     let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong(FORM))?;
     if !matches!(url.scheme(), "amqp" | "amqps") {
@@ -206,31 +205,6 @@ fn uri(text: &str) -> Result<AMQPUri, Invalid> {
     }
     uri.query.heartbeat = Some(HEARTBEAT_SECONDS);
     Ok(uri)
-}
-
-fn authorities(file: &std::path::Path, is_tls: bool) -> Result<String, Invalid> {
-    let wrong = |rule: &str| Invalid::new("ca_file", &file.display().to_string(), rule);
-    if !is_tls {
-        return Err(wrong("needs an amqps:// URL"));
-    }
-    let pem =
-        fs::read_to_string(file).map_err(|error| wrong(&format!("must be readable: {error}")))?;
-    if !pem.contains("-----BEGIN CERTIFICATE-----") {
-        return Err(wrong("must hold certificates in PEM form"));
-    }
-    Ok(pem)
-}
-
-/// A URL without its user, password and whatever else could be secret.
-fn redacted(text: &str) -> String {
-    match Url::parse(text) {
-        Ok(url) if url.has_host() && misplaced_character(text).is_none() => {
-            let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-            let host = url.host_str().unwrap_or_default();
-            format!("{}://{host}{port}{}", url.scheme(), url.path())
-        }
-        _ => "(not valid)".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use futures::{AsyncRead, AsyncWrite};
 use lapin::{
     AsyncTcpStream, Channel, Connection, ConnectionProperties, ExchangeKind,
     options::{ConfirmSelectOptions, ExchangeDeclareOptions},
-    tcp::TLSConfig,
+    tcp::RustlsConnector,
     types::FieldTable,
 };
 use tokio::{
@@ -205,11 +205,9 @@ async fn secured<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     settings: &Settings,
     stream: AsyncTcpStream<S>,
 ) -> Result<AsyncTcpStream<S>, Trouble> {
-    if !settings.is_tls() {
-        return Ok(stream);
-    }
-    let config = TLSConfig { identity: None, cert_chain: settings.authorities.as_deref() };
-    stream.into_tls(settings.host(), config).await.map_err(Stage::Tls.of())
+    let Some(tls) = &settings.tls else { return Ok(stream) };
+    let connector = RustlsConnector::from(tls.client.clone());
+    stream.into_rustls(&connector, settings.host()).await.map_err(Stage::Tls.of())
 }
 
 thread_local! {

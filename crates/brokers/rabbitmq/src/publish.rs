@@ -23,7 +23,7 @@ use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, Delivery, Failure, Finding, Invalid, MessageId,
     Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Connection, Link, Outgoing, Part};
+use posthaste_wire::{Call, Connection, Link, Outgoing, Part, Sender};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
@@ -52,6 +52,48 @@ pub struct RabbitMqBroker {
     connection: Connection<Session>,
     /// The largest frame that RabbitMQ takes, as it said when it was last connected to.
     frame_bytes_max: AtomicUsize,
+}
+
+/// One call of `publish`.
+struct Attempt<'a> {
+    broker: &'a RabbitMqBroker,
+    until: Instant,
+}
+
+impl Sender for Attempt<'_> {
+    type Answer = Outcome;
+
+    async fn send(&mut self, part: &mut [&mut Part<'_>]) -> Vec<Outcome> {
+        let Self { broker, until } = *self;
+        let late =
+            Outcome::Unreachable(Failure::new("timeout", "RabbitMQ cannot be reached in time"));
+        let link = match timeout_at(until, broker.link()).await {
+            Ok(Ok(link)) => link,
+            Ok(Err(outcome)) => return vec![outcome; part.len()],
+            Err(_) => return vec![late; part.len()],
+        };
+        let taken = match timeout_at(until, link.take_channel()).await {
+            Ok(Ok(taken)) => taken,
+            Ok(Err(trouble)) => {
+                broker.connection.discard(&link);
+                return vec![outcome(&trouble); part.len()];
+            }
+            Err(_) => {
+                broker.give_up(&link).await;
+                return vec![late; part.len()];
+            }
+        };
+        let answers = broker.publish_on(&taken.channel, part, until).await;
+        if answers.iter().all(Answer::is_confirmed) {
+            link.give_back(taken);
+        } else if answers.iter().any(|answer| matches!(answer, Answer::Missing)) {
+            broker.give_up(&link).await;
+        } else {
+            // Others go on with theirs. The next one declares the exchange anew.
+            broker.connection.discard(&link);
+        }
+        judge(&broker.settings, part, answers)
+    }
 }
 
 /// What became of a message that was handed to the driver.
@@ -125,38 +167,6 @@ impl RabbitMqBroker {
         Err(Outcome::Unreachable(Failure::new("connection", detail)))
     }
 
-    /// Sends the messages of a part together.
-    async fn send(&self, part: &[Part<'_>], until: Instant) -> Vec<Outcome> {
-        let late =
-            Outcome::Unreachable(Failure::new("timeout", "RabbitMQ cannot be reached in time"));
-        let link = match timeout_at(until, self.link()).await {
-            Ok(Ok(link)) => link,
-            Ok(Err(outcome)) => return vec![outcome; part.len()],
-            Err(_) => return vec![late; part.len()],
-        };
-        let taken = match timeout_at(until, link.take_channel()).await {
-            Ok(Ok(taken)) => taken,
-            Ok(Err(trouble)) => {
-                self.connection.discard(&link);
-                return vec![outcome(&trouble); part.len()];
-            }
-            Err(_) => {
-                self.give_up(&link).await;
-                return vec![late; part.len()];
-            }
-        };
-        let answers = self.publish_on(&taken.channel, part, until).await;
-        if answers.iter().all(Answer::is_confirmed) {
-            link.give_back(taken);
-        } else if answers.iter().any(|answer| matches!(answer, Answer::Missing)) {
-            self.give_up(&link).await;
-        } else {
-            // Others go on with theirs. The next one declares the exchange anew.
-            self.connection.discard(&link);
-        }
-        judge(&self.settings, part, answers)
-    }
-
     /// Sends nothing more on a connection that left something unanswered.
     async fn give_up(&self, link: &Link<Session>) {
         link.hang_up();
@@ -170,7 +180,7 @@ impl RabbitMqBroker {
     async fn publish_on(
         &self,
         channel: &Channel,
-        part: &[Part<'_>],
+        part: &[&mut Part<'_>],
         until: Instant,
     ) -> Vec<Answer> {
         let stage = Stage::Sent { is_alone: part.len() == 1 };
@@ -253,7 +263,7 @@ impl RabbitMqBroker {
 }
 
 /// One outcome for each message of a part.
-fn judge(settings: &Settings, part: &[Part<'_>], answers: Vec<Answer>) -> Vec<Outcome> {
+fn judge(settings: &Settings, part: &[&mut Part<'_>], answers: Vec<Answer>) -> Vec<Outcome> {
     let returned: HashSet<MessageId> = answers
         .iter()
         .filter_map(|answer| match answer {
@@ -334,21 +344,10 @@ impl Broker for RabbitMqBroker {
         let until = Instant::now() + deadline;
         let check = |delivery: &Delivery, outgoing: &Outgoing<'_>| self.check(delivery, outgoing);
         let wire = &self.settings.wire;
-        let mut call = Call::checked(
-            wire,
-            &self.settings.names,
-            self.settings.ordering.per_key(),
-            messages,
-            check,
-        );
-        loop {
-            let part = call.next_part();
-            if part.is_empty() {
-                return call.finish();
-            }
-            let outcomes = self.send(&part, until).await;
-            call.report(part, outcomes);
-        }
+        let per_key = self.settings.ordering.per_key();
+        Call::checked(wire, &self.settings.names, per_key, messages, check)
+            .run(Attempt { broker: self, until })
+            .await
     }
 
     async fn examine(&self, topics: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
@@ -370,6 +369,20 @@ mod tests {
 
     use super::*;
 
+    /// Sends nothing, and gives these answers.
+    struct Judged<'a> {
+        settings: &'a Settings,
+        answers: Vec<Answer>,
+    }
+
+    impl Sender for Judged<'_> {
+        type Answer = Outcome;
+
+        async fn send(&mut self, part: &mut [&mut Part<'_>]) -> Vec<Outcome> {
+            judge(self.settings, part, std::mem::take(&mut self.answers))
+        }
+    }
+
     /// The outcomes of a part of `answers.len()` messages; a return is named by its place.
     fn judged(answers: &[(&str, Option<usize>)]) -> Vec<String> {
         let settings = Settings::check(Config::new("amqp://localhost")).expect("is good");
@@ -389,8 +402,6 @@ mod tests {
             })
             .collect();
         let wire = Wire::default();
-        let part =
-            Call::new(&wire, &settings.names, Ordering::Strict.per_key(), &messages).next_part();
         let answers = answers.iter().map(|(answer, returned)| match *answer {
             "ack" => Answer::Confirmed {
                 outcome: Outcome::Acked,
@@ -400,13 +411,17 @@ mod tests {
             "missing" => Answer::Missing,
             _ => Answer::Unsent,
         });
+        let call = Call::new(&wire, &settings.names, Ordering::Strict.per_key(), &messages);
+        let judged = call.run(Judged { settings: &settings, answers: answers.collect() });
         let told =
-            judge(&settings, &part, answers.collect()).into_iter().map(|outcome| match outcome {
-                Outcome::Acked => "acked".to_owned(),
-                Outcome::Rejected(failure)
-                | Outcome::Unreachable(failure)
-                | Outcome::Unknown(failure) => failure.class.to_owned(),
-            });
+            judged.now_or_never().expect("waits for nobody").into_iter().map(
+                |outcome| match outcome {
+                    Outcome::Acked => "acked".to_owned(),
+                    Outcome::Rejected(failure)
+                    | Outcome::Unreachable(failure)
+                    | Outcome::Unknown(failure) => failure.class.to_owned(),
+                },
+            );
         told.collect()
     }
 

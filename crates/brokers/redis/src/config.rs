@@ -1,15 +1,10 @@
 //! What a user says about the server.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf};
 
 use percent_encoding::percent_decode_str;
 use posthaste_core::{Invalid, misplaced_character};
-use posthaste_wire::Wire;
-use tokio_rustls::rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use posthaste_wire::{Tls, Wire, redacted};
 use url::Url;
 
 /// The port that clients use if they are not told.
@@ -23,7 +18,7 @@ pub struct Config {
     pub url: String,
     /// How messages are written.
     pub wire: Wire,
-    /// Certificates (PEM) to trust besides the public ones. Only with `rediss://`.
+    /// Certificates (PEM) to trust in addition to the system's. Only with `rediss://`.
     pub ca_file: Option<PathBuf>,
     /// About how many entries a stream keeps (`MAXLEN ~`). The oldest are deleted, whether or not
     /// they have been read. `None`: streams grow until somebody trims them.
@@ -47,27 +42,20 @@ impl Config {
     /// Checks everything.
     pub(crate) fn target(&self) -> Result<Target, Invalid> {
         let url = parse(&self.url)?;
-        let is_tls = url.scheme() == "rediss";
         let host = match url.host() {
             Some(url::Host::Domain(name)) => name.to_owned(),
             Some(url::Host::Ipv4(address)) => address.to_string(),
             Some(url::Host::Ipv6(address)) => address.to_string(),
-            None => return Err(wrong(&url, "needs a host, as in `redis://host:6379`")),
+            None => return Err(wrong(&self.url, "needs a host, as in `redis://host:6379`")),
         };
         let database = match url.path().trim_matches('/') {
             "" => 0,
-            number => number
-                .parse()
-                .map_err(|_| wrong(&url, "must end with the number of a database, or nothing"))?,
+            number => number.parse().map_err(|_| {
+                wrong(&self.url, "must end with the number of a database, or nothing")
+            })?,
         };
-        let tls = match &self.ca_file {
-            _ if is_tls => Some(tls(&host, self.ca_file.as_ref())?),
-            Some(file) => {
-                let rule = "is of use with `rediss://` only";
-                return Err(Invalid::new("ca_file", &file.display().to_string(), rule));
-            }
-            None => None,
-        };
+        let tls_host = (url.scheme() == "rediss").then_some(&*host);
+        let tls = Tls::to(tls_host, self.ca_file.as_deref(), "a rediss:// URL")?;
         if self.max_length == Some(0) {
             return Err(Invalid::new("max_length", "0", "must be at least 1, or left out"));
         }
@@ -86,9 +74,8 @@ impl Config {
 /// No password is shown.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = parse(&self.url).map_or_else(|_| "(not valid)".to_owned(), |url| shown(&url));
         f.debug_struct("Config")
-            .field("url", &url)
+            .field("url", &redacted(&self.url))
             .field("wire", &self.wire)
             .field("ca_file", &self.ca_file)
             .field("max_length", &self.max_length)
@@ -107,11 +94,6 @@ pub(crate) struct Target {
     pub(crate) password: Option<Vec<u8>>,
 }
 
-pub(crate) struct Tls {
-    pub(crate) name: ServerName<'static>,
-    pub(crate) client: Arc<ClientConfig>,
-}
-
 /// The server's address and nothing else.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,65 +103,24 @@ impl fmt::Display for Target {
 
 fn parse(text: &str) -> Result<Url, Invalid> {
     const RULE: &str = "must be like `redis://user:password@host:6379/0` or `rediss://host:6379`";
-    // What cannot be taken apart is not shown: there may be a password anywhere in it.
-    let hidden = |rule: &str| Invalid::new("url", "redis://…", rule);
     if let Some(rule) = misplaced_character(text) {
-        return Err(hidden(rule));
+        return Err(wrong(text, rule));
     }
-    let url = Url::parse(text).map_err(|error| hidden(&format!("{RULE}: {error}")))?;
+    let url = Url::parse(text).map_err(|error| wrong(text, &format!("{RULE}: {error}")))?;
     if !matches!(url.scheme(), "redis" | "rediss") {
-        return Err(Invalid::new("url", &format!("{}:…", url.scheme()), RULE));
+        return Err(wrong(text, RULE));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(wrong(&url, "must end after the number of the database"));
+        return Err(wrong(text, "must end after the number of the database"));
     }
     if !url.username().is_empty() && url.password().is_none() {
-        return Err(wrong(&url, "names a user and no password; a password alone is `:password@`"));
+        return Err(wrong(text, "names a user and no password; a password alone is `:password@`"));
     }
     Ok(url)
 }
 
-fn wrong(url: &Url, rule: &str) -> Invalid {
-    Invalid::new("url", &shown(url), rule)
-}
-
-/// The URL without its password, and without what may have been meant as one.
-fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    // These fail only where there can be neither user nor password.
-    let _ = match url.password() {
-        Some(_) => url.set_password(Some("***")),
-        None => url.set_username(""),
-    };
-    url.into()
-}
-
-fn tls(host: &str, ca_file: Option<&PathBuf>) -> Result<Tls, Invalid> {
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| Invalid::new("url", host, "must have a host that a certificate can name"))?;
-    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    if let Some(file) = ca_file {
-        let wrong = |rule: &str| Invalid::new("ca_file", &file.display().to_string(), rule);
-        let certificates: Vec<_> = CertificateDer::pem_file_iter(file)
-            .and_then(Iterator::collect)
-            .map_err(|error| wrong(&format!("must be a PEM file: {error}")))?;
-        if certificates.is_empty() {
-            return Err(wrong("must hold at least one certificate"));
-        }
-        for certificate in certificates {
-            roots
-                .add(certificate)
-                .map_err(|error| wrong(&format!("must hold certificates: {error}")))?;
-        }
-    }
-    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Invalid::new("url", host, &format!("cannot be used with TLS: {error}")))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Tls { name, client: Arc::new(client) })
+fn wrong(url: &str, rule: &str) -> Invalid {
+    Invalid::new("url", &redacted(url), rule)
 }
 
 #[cfg(test)]

@@ -1,18 +1,13 @@
 //! Publishing: entries are added to streams, by one transaction for each stream.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Invalid,
     Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Connection, Link, Outgoing, Part, PerKey, Profile, unmapped};
+use posthaste_wire::{Call, Connection, Link, Outgoing, Part, PerKey, Profile, Sender, unmapped};
 use redis::{Cmd, Pipeline, Value};
 use tokio::{
     task::yield_now,
@@ -33,8 +28,6 @@ const CALL_MESSAGES_MAX: usize = 256;
 const ROUND_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What an endless deadline is taken for.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The class of what was not sent because of its key.
-const HELD: &str = "held";
 /// What is left for the answer of a server that waits for its replicas as long as it may.
 const WAIT_MARGIN: Duration = Duration::from_millis(100);
 
@@ -73,48 +66,11 @@ impl RedisBroker {
         result.unwrap_or_else(|_| Err(Fault::NoTime(asked_at.elapsed())))
     }
 
-    /// Sends a part of a call; one outcome for each message.
-    async fn send<'a>(&self, part: &'a [Part<'a>], until: Instant) -> Vec<Outcome> {
-        let link = match self.link(until).await {
-            Ok(link) => link,
-            Err(fault) => return vec![outcome(&fault); part.len()],
-        };
-        let mut outcomes = Vec::with_capacity(part.len());
-        let mut failed_keys: HashSet<&str> = HashSet::new();
-        while outcomes.len() < part.len() {
-            let rest = &part[outcomes.len()..];
-            let round = &rest[..round_length(rest)];
-            let sent: Vec<&Part<'_>> = round
-                .iter()
-                .filter(|message| !key(message).is_some_and(|key| failed_keys.contains(key)))
-                .collect();
-            let mut answers = self.send_round(&link, &sent, until).await.into_iter();
-            for message in round {
-                let is_held = key(message).is_some_and(|key| failed_keys.contains(key));
-                let answer = if is_held { None } else { answers.next() };
-                outcomes.push(answer.unwrap_or_else(held));
-            }
-            let latest = outcomes[outcomes.len() - round.len()..].iter();
-            let failed =
-                round.iter().zip(latest).filter(|(_, outcome)| **outcome != Outcome::Acked);
-            failed_keys.extend(failed.filter_map(|(message, _)| key(message)));
-        }
-        let is_refusing = |outcome: &Outcome| match outcome {
-            Outcome::Unreachable(failure) => failure.class != HELD,
-            _ => false,
-        };
-        if outcomes.iter().any(is_refusing) {
-            // A server that cannot be used now may not be the one to be used next.
-            link.retire();
-        }
-        outcomes
-    }
-
     /// Sends some messages at once and waits for the answers.
     async fn send_round(
         &self,
         link: &Link<Session>,
-        messages: &[&Part<'_>],
+        messages: &[&mut Part<'_>],
         until: Instant,
     ) -> Vec<Outcome> {
         let asked_at = Instant::now();
@@ -126,9 +82,6 @@ impl RedisBroker {
         };
         if let Some(fault) = unusable {
             return vec![outcome(&fault); messages.len()];
-        }
-        if messages.is_empty() {
-            return Vec::new();
         }
         let mut request = Request::new(messages, &self.config);
         if self.config.wait_replicas > 0 {
@@ -146,6 +99,32 @@ impl RedisBroker {
     }
 }
 
+/// One call of `publish`.
+struct Attempt<'a> {
+    broker: &'a RedisBroker,
+    until: Instant,
+}
+
+impl Sender for Attempt<'_> {
+    type Answer = Option<Outcome>;
+
+    async fn send(&mut self, part: &mut [&mut Part<'_>]) -> Vec<Option<Outcome>> {
+        let link = match self.broker.link(self.until).await {
+            Ok(link) => link,
+            Err(fault) => return vec![Some(outcome(&fault)); part.len()],
+        };
+        let messages = &part[..round_length(part)];
+        let outcomes = self.broker.send_round(&link, messages, self.until).await;
+        if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unreachable(_))) {
+            // A server that cannot be used now may not be the one to be used next.
+            link.retire();
+        }
+        let mut answers: Vec<Option<Outcome>> = outcomes.into_iter().map(Some).collect();
+        answers.resize(part.len(), None);
+        answers
+    }
+}
+
 #[async_trait]
 impl Broker for RedisBroker {
     fn capabilities(&self) -> BrokerCapabilities {
@@ -156,15 +135,9 @@ impl Broker for RedisBroker {
         let now = Instant::now();
         let until = now.checked_add(deadline).unwrap_or(now + DEADLINE_MAX);
         let wire = &self.config.wire;
-        let mut call = Call::checked(wire, &NAMES, PerKey::SameDestination, messages, check);
-        loop {
-            let part = call.next_part();
-            if part.is_empty() {
-                return call.finish();
-            }
-            let outcomes = self.send(&part, until).await;
-            call.report(part, outcomes);
-        }
+        Call::checked(wire, &NAMES, PerKey::SameDestination, messages, check)
+            .run(Attempt { broker: self, until })
+            .await
     }
 
     async fn examine(&self, topics: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {
@@ -192,14 +165,10 @@ fn key<'a>(message: &Part<'a>) -> Option<&'a str> {
     message.delivery.message.key.as_deref()
 }
 
-fn held() -> Outcome {
-    Outcome::Unreachable(Failure::new(HELD, "an earlier message of the key failed"))
-}
-
 /// How many of the messages to send before waiting: at least one.
-fn round_length(messages: &[Part<'_>]) -> usize {
+fn round_length(messages: &[&mut Part<'_>]) -> usize {
     let mut bytes = 0;
-    let fits = |message: &&Part<'_>| {
+    let fits = |message: &&&mut Part<'_>| {
         bytes += message.outgoing.body.len();
         bytes <= ROUND_BYTES_MAX
     };
@@ -216,7 +185,7 @@ struct Request {
 }
 
 impl Request {
-    fn new(messages: &[&Part<'_>], config: &Config) -> Self {
+    fn new(messages: &[&mut Part<'_>], config: &Config) -> Self {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut group_of: HashMap<&str, usize> = HashMap::new();
         for (place, message) in messages.iter().enumerate() {

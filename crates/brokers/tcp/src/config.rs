@@ -3,7 +3,7 @@
 use std::fmt;
 
 use posthaste_core::Invalid;
-use posthaste_wire::{Destination, Profile, Wire};
+use posthaste_wire::{Destination, Profile, Wire, redacted};
 use url::Url;
 
 /// Where batches go and how, or where a subscriber listens for them.
@@ -75,9 +75,9 @@ impl Config {
             Some(url::Host::Domain(name)) if !name.is_empty() => name.to_owned(),
             Some(url::Host::Ipv4(address)) => address.to_string(),
             Some(url::Host::Ipv6(address)) => address.to_string(),
-            _ => return Err(Invalid::new("url", &self.url, RULE)),
+            _ => return Err(Invalid::new("url", &redacted(&self.url), RULE)),
         };
-        let port = url.port().ok_or_else(|| Invalid::new("url", &self.url, RULE))?;
+        let port = url.port().ok_or_else(|| Invalid::new("url", &redacted(&self.url), RULE))?;
         Ok(Target { host, port })
     }
 
@@ -95,8 +95,7 @@ impl Config {
 const RULE: &str = "must be like `tcp://127.0.0.1:13311`: a host, a port, and nothing else";
 
 fn parse(text: &str) -> Result<Url, Invalid> {
-    // What cannot be taken apart is not shown: somebody may have put a password into it.
-    let wrong = || Invalid::new("url", "…", RULE);
+    let wrong = || Invalid::new("url", &redacted(text), RULE);
     let url = Url::parse(text).map_err(|_| wrong())?;
     let has_user = !url.username().is_empty() || url.password().is_some();
     let has_more = url.query().is_some() || url.fragment().is_some();
@@ -106,12 +105,11 @@ fn parse(text: &str) -> Result<Url, Invalid> {
     Ok(url)
 }
 
-/// What was put into the URL beyond an address is not shown.
+/// Anything beyond an address that was put into the URL is not shown.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = parse(&self.url).map_or_else(|_| "(not valid)".to_owned(), String::from);
         f.debug_struct("Config")
-            .field("url", &url)
+            .field("url", &redacted(&self.url))
             .field("wire", &self.wire)
             .field("frames", &self.frames)
             .field("frame_bytes_max", &self.frame_bytes_max)

@@ -4,9 +4,10 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use posthaste_core::{
-    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, Invalid,
-    Outcome, TopicPattern,
+    Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Finding, Invalid, Outcome,
+    TopicPattern,
 };
+use posthaste_wire::Outcomes;
 use tokio::{
     sync::Mutex,
     task::yield_now,
@@ -61,23 +62,17 @@ impl TcpBroker {
         Ok(Self { target, writer, state: Mutex::default() })
     }
 
-    /// What of a call can be sent; everything else has its outcome.
-    fn events(&self, messages: &[Arc<Delivery>], outcomes: &mut [Option<Outcome>]) -> Vec<Event> {
+    /// The messages of a call that can be sent. A message without a frame is rejected, and holds back
+    /// the later messages of its key.
+    fn events(&self, messages: &[Arc<Delivery>], outcomes: &mut Outcomes<'_>) -> Vec<Event> {
         let mut events = Vec::with_capacity(messages.len());
-        let mut failed: HashSet<&str> = HashSet::new();
         for (index, delivery) in messages.iter().enumerate() {
-            let key = delivery.message.key.as_deref();
-            if key.is_some_and(|key| failed.contains(key)) {
-                let held = Failure::new("held", "an earlier message of the key failed");
-                outcomes[index] = Some(Outcome::Unreachable(held));
+            if !outcomes.is_open(index) {
                 continue;
             }
             match self.writer.event(index, delivery) {
                 Ok(event) => events.push(event),
-                Err(failure) => {
-                    outcomes[index] = Some(Outcome::Rejected(failure.hopeless()));
-                    failed.extend(key);
-                }
+                Err(failure) => outcomes.settle(index, Outcome::Rejected(failure.hopeless())),
             }
         }
         events
@@ -88,7 +83,7 @@ impl TcpBroker {
         &self,
         state: &mut State,
         mut events: Vec<Event>,
-        outcomes: &mut [Option<Outcome>],
+        outcomes: &mut Outcomes<'_>,
         until: Instant,
     ) {
         if self.writer.frames() == Frames::Native {
@@ -100,7 +95,7 @@ impl TcpBroker {
             events.retain(|event| {
                 let is_acked = state.acked.remove(&event.tag);
                 if is_acked {
-                    outcomes[event.index] = Some(Outcome::Acked);
+                    outcomes.settle(event.index, Outcome::Acked);
                 }
                 !is_acked
             });
@@ -163,14 +158,14 @@ impl TcpBroker {
 
 impl State {
     /// What a fault of the pending batch means for the messages of the call.
-    fn failed(&self, events: &[Event], fault: &Fault, outcomes: &mut [Option<Outcome>]) {
+    fn failed(&self, events: &[Event], fault: &Fault, outcomes: &mut Outcomes<'_>) {
         let was_sent = matches!(fault, Fault::Lost(_) | Fault::Late(_) | Fault::Answer(_));
         let batch = self.pending.iter().flat_map(|batch| &batch.messages);
         let batch: HashSet<&Tag> = batch.collect();
         let (of_it, beside) = (outcome(fault), outcome(&Fault::Held));
         for event in events {
             let is_held = was_sent && !batch.contains(&event.tag);
-            outcomes[event.index] = Some(if is_held { beside.clone() } else { of_it.clone() });
+            outcomes.settle(event.index, if is_held { beside.clone() } else { of_it.clone() });
         }
     }
 }
@@ -184,13 +179,13 @@ impl Broker for TcpBroker {
     async fn publish(&self, messages: &[Arc<Delivery>], deadline: Duration) -> Vec<Outcome> {
         let now = Instant::now();
         let until = now.checked_add(deadline).unwrap_or(now + DEADLINE_MAX);
-        let mut outcomes = vec![None; messages.len()];
+        let mut outcomes = Outcomes::new(messages);
         let events = self.events(messages, &mut outcomes);
-        let busy = || outcome(&Fault::Busy(now.elapsed()));
-        if let Ok(mut state) = timeout_at(until, self.state.lock()).await {
-            self.send(&mut state, events, &mut outcomes, until).await;
+        match timeout_at(until, self.state.lock()).await {
+            Ok(mut state) => self.send(&mut state, events, &mut outcomes, until).await,
+            Err(_) => outcomes.settle_rest(&outcome(&Fault::Busy(now.elapsed()))),
         }
-        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(busy)).collect()
+        outcomes.finish()
     }
 
     async fn examine(&self, _: &[TopicPattern]) -> Result<Vec<Finding>, BrokerError> {

@@ -1,4 +1,4 @@
-//! `doctor`: looks at everything that can be wrong, and says of each how to mend it.
+//! `doctor`: checks configuration, database, lag and brokers, and says how to fix each problem.
 
 use std::{io, process::ExitCode};
 
@@ -13,18 +13,18 @@ use crate::{
     stores::Database,
 };
 
-/// Age from which a waiting message is worth a look.
+/// Age from which a waiting message is a finding.
 const OLD_SECONDS: f64 = 60.0;
 
-/// A rewind of the log is worth a look for a day.
+/// A rewind of the log stays a finding for a day.
 const REWIND_RECENT_SECONDS: f64 = 86_400.0;
-/// What to do where no relay serves a route.
+/// The fix for a route that no relay serves.
 const START: &str = "start `posthaste relay` with this route";
 
 /// Runs it.
 ///
 /// # Errors
-/// When the output fails; what it looks at never ends it.
+/// When the output fails; a problem that it finds is not an error.
 pub(crate) async fn run(
     args: &DoctorArgs,
     inputs: &Inputs,
@@ -51,11 +51,11 @@ pub(crate) async fn run(
     if failed == 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    terminal.note(&format!("{} to look at", count(failed, "finding")))?;
+    terminal.note(&format!("{} found", count(failed, "problem")))?;
     Ok(ExitCode::from(NO))
 }
 
-/// Writes findings as they come: a database that hangs must not hide what was found before.
+/// Writes each finding at once: a database that hangs must not hide earlier findings.
 struct Report<'a, 't> {
     is_json: bool,
     failed: u64,
@@ -121,11 +121,10 @@ async fn store(config: &Config, report: &mut Report<'_, '_>) -> anyhow::Result<(
     };
     let store = database.store();
     if let Err(error) = store.check().await {
-        let fix = format!("`posthaste explain {}` says what to do", error.kind.code());
+        let fix = format!("`posthaste explain {}` explains the remedy", error.kind.code());
         return Ok(report.fail("store", error.to_string(), fix)?);
     }
-    report
-        .ok("store", format!("{}: tables and server are as they should be", redact_url(&url.0)))?;
+    report.ok("store", format!("{}: tables and server are valid", redact_url(&url.0)))?;
     match store.examine().await {
         Ok(findings) => findings.iter().try_for_each(|finding| report.add("store", finding))?,
         Err(error) => report.fail("store", error.to_string(), "")?,
@@ -148,8 +147,8 @@ async fn delivery(store: &dyn Store, report: &mut Report<'_, '_>) -> anyhow::Res
     for rewind in status.rewinds.iter().filter(recent) {
         let ago = span(rewind.seconds_ago);
         let what = format!("route {}: the log went back in time {ago} ago", rewind.route);
-        let fix = "nothing to do for the relay, which went on from what this server has; look for \
-                   business rows that the old server had and this one does not (PH-1011)";
+        let fix = "the relay needs nothing: it went on from the position that this server has; check \
+                   which business rows of the old server this one does not have (PH-1011)";
         report.fail("outbox", what, fix)?;
     }
     Ok(())
@@ -166,15 +165,15 @@ fn lag(status: &Status, report: &mut Report<'_, '_>) -> io::Result<()> {
         if let Some(pause) = &route.paused {
             let lasted = span(pause.seconds);
             let what = format!("route {name}: paused for {lasted}: {}", pause.reason);
-            report.fail("outbox", what, "mend the broker or its settings; nothing is lost")?;
+            report.fail("outbox", what, "fix the broker or its settings; no message is lost")?;
         }
         retrying(route, report)?;
         if route.pending > 0 && !route.is_served() {
             let what = format!("route {name}: no relay serves it, {} wait", route.pending);
             report.fail("outbox", what, START)?;
         } else if route.pending > 0 && age > OLD_SECONDS {
-            let what = format!("route {name}: the oldest message waits for {}", span(age));
-            report.fail("outbox", what, "look at the relay's log and /readyz?verbose")?;
+            let what = format!("route {name}: the oldest message has waited for {}", span(age));
+            report.fail("outbox", what, "check the relay's log and /readyz?verbose")?;
         } else {
             report.ok("outbox", format!("route {name}: {} pending", route.pending))?;
         }
@@ -186,7 +185,7 @@ fn lag(status: &Status, report: &mut Report<'_, '_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Retrying messages: they wait for an attempt, or behind one of their key.
+/// Reports retrying messages: they wait for an attempt, or behind a parked message of their key.
 fn retrying(route: &RouteStatus, report: &mut Report<'_, '_>) -> io::Result<()> {
     if route.retrying == 0 {
         return Ok(());
@@ -204,13 +203,13 @@ fn retrying(route: &RouteStatus, report: &mut Report<'_, '_>) -> io::Result<()> 
     }
 }
 
-/// What is left of a route that was removed.
+/// Reports the messages left of a route that was removed.
 fn removed(route: &RouteStatus, report: &mut Report<'_, '_>) -> io::Result<()> {
     let name = &route.name;
     let (retrying, dead) = (route.retrying, count(route.dead, "dead letter"));
     let what = format!("route {name} is not registered any more: {retrying} retrying, {dead} left");
     let fix = format!(
-        "start a relay with route {name}, or give them up:\n\
+        "start a relay with route {name}, or discard the messages:\n\
          posthaste dead discard --route {name} --retrying --why ...\n\
          posthaste dead discard --route {name} --why ..."
     );

@@ -21,14 +21,14 @@ const CATALOGUE: &[Entry] = &[
     (
         "PH-1002",
         "another relay has taken the shard over",
-        "Nothing: the relay stops serving it. If it happens often, lengthen `relay.lease`.",
+        "Nothing: the relay stops serving the shard. If this happens often, increase `relay.lease`.",
     ),
-    ("PH-1003", "the tables are not there", "Run `posthaste migrate`."),
+    ("PH-1003", "the tables do not exist", "Run `posthaste migrate`."),
     ("PH-1004", "the tables are older than this program", "Run `posthaste migrate`."),
     (
         "PH-1005",
         "the tables are newer than this program",
-        "Run the program that made them, or a later one.",
+        "Run the program version that migrated them, or a later one.",
     ),
     (
         "PH-1006",
@@ -37,58 +37,54 @@ const CATALOGUE: &[Entry] = &[
     ),
     (
         "PH-1007",
-        "the data was restored from another server, where positions meant something else",
+        "the data was restored from another server, whose positions are not valid here",
         "Run `posthaste migrate --adopt`: recent messages are sent again, none is lost.",
     ),
     (
         "PH-1008",
         "the database user may not do this",
-        "Grant it; `posthaste doctor` says what is missing.",
+        "Grant the privilege; `posthaste doctor` names the missing one.",
     ),
-    (
-        "PH-1009",
-        "the request is wrong as it stands",
-        "The message says which value breaks which rule.",
-    ),
+    ("PH-1009", "the request is invalid", "The message says which value breaks which rule."),
     (
         "PH-1010",
-        "something unexpected happened in the store",
-        "The cause says what. If it stays, please report it.",
+        "the store met an unexpected answer or damaged data",
+        "The line `caused by` has the driver's text. If the error stays, please report it.",
     ),
     (
         "PH-1011",
-        "the log went back in time, or is another server's, since the lease was granted",
-        "A standby was promoted, a backup restored or a file replaced. The relay drops what it holds \
-         in memory and goes on from the position that this server has: nothing that commits there is \
-         skipped. Compare with your business rows what the old server had and this one does not.",
+        "since the lease was granted, the log went back in time or another server took its place",
+        "A standby was promoted, a backup restored or a file replaced. The relay drops the messages \
+         in its memory and goes on from the position that this server has: it skips no message that \
+         commits there. Check which business rows of the old server this one does not have.",
     ),
     (
         "PH-1014",
-        "the database rolled a transaction back before its commit; nothing of it is kept",
+        "the database rolled a transaction back before its commit and kept nothing of it",
         "Return the errors of statements, or run a statement that may fail in a savepoint.",
     ),
     (
         "PH-2001",
         "the configuration file cannot be read or is not TOML",
-        "Mend the line that is named; the path comes from --config.",
+        "Fix the line that the message names; the path comes from --config.",
     ),
-    ("PH-2002", "no setting has this name", "Use the nearest right name, or remove the key."),
+    ("PH-2002", "no setting has this name", "Use the suggested name, or remove the key."),
     (
         "PH-2003",
         "the value has the wrong type",
         "Durations and sizes are strings with units: poll = \"500ms\", window_bytes = \"16MiB\".",
     ),
-    ("PH-2004", "the value cannot be understood", "The message says what would be right."),
-    ("PH-2005", "the value is out of bounds", "Choose one within the bounds that are named."),
-    ("PH-2006", "something that is needed is not set", "Set it in the file or the environment."),
-    ("PH-2007", "two things have the same name", "Rename one of them."),
+    ("PH-2004", "the value cannot be parsed", "The message names the accepted form."),
+    ("PH-2005", "the value is out of bounds", "Choose a value within the bounds in the message."),
+    ("PH-2006", "a required setting is missing", "Set it in the file or the environment."),
+    ("PH-2007", "two brokers or two routes have the same name", "Rename one of them."),
     (
         "PH-2008",
         "a route names a broker that does not exist",
-        "Add the [[broker]], or use another.",
+        "Add the [[broker]], or use an existing one.",
     ),
     ("PH-2009", "two settings contradict each other", "Change one of the two."),
-    ("PH-2010", "no adapter serves URLs of this scheme", "Use one of the schemes that are listed."),
+    ("PH-2010", "no adapter serves URLs of this scheme", "Use a scheme that the message lists."),
     (
         "PH-2011",
         "the file that holds the URL cannot be read or holds none",
@@ -101,43 +97,43 @@ const CATALOGUE: &[Entry] = &[
     ),
     (
         "PH-2013",
-        "an environment variable leads to no setting",
-        "Names are POSTHASTE_SECTION__KEY; entries of lists have their number: \
+        "an environment variable matches no setting",
+        "Names are POSTHASTE_SECTION__KEY; list entries are numbered: \
          POSTHASTE_ROUTE__0__TOPICS.",
     ),
     (
         "PH-2014",
-        "the address to listen on cannot be had",
-        "Another program has it, or it is not this machine's. Change `http.listen`.",
+        "the relay cannot listen on the address of `http.listen`",
+        "Another program uses the port, or the address is not of this machine. Change `http.listen`.",
     ),
     (
         "PH-2015",
-        "a URL breaks a rule of its database or broker, or a broker's setting one of its adapter",
+        "a URL breaks a rule of its database or broker, or a [[broker]] a rule of its adapter",
         "The message names the part and the rule. In passwords `#`, `/`, `?` and `%` are written \
          %23, %2F, %3F and %25.",
     ),
     (
         "PH-3001",
-        "a message carries no position, so a watermark cannot judge it",
+        "a message carries no position, so a watermark cannot tell whether it is new",
         "Its sender is no Posthaste relay, or its wire form leaves the position out. Use id mode.",
     ),
     (
         "PH-3002",
-        "a message did not come in an ordered lane, so a watermark cannot judge it",
+        "a message did not come in an ordered lane, so a watermark cannot tell whether it is new",
         "Subscribe with `Sharing::Ordered`, or use id mode.",
     ),
     (
         "PH-3003",
-        "a source sends from another log than the consumer knows",
-        "It was restored from a backup or promoted, its route got other topics, or two routes or \
-         outboxes of one source send the topic. Once that is clear: `posthaste inbox adopt`; what \
-         it sends again takes effect again.",
+        "a source sends from a log that the consumer does not know",
+        "The source was restored from a backup or promoted, the topics of its route changed, or two \
+         routes or outboxes of one source send the topic. Once the cause is clear, run `posthaste \
+         inbox adopt`: messages that the source sends again take effect again.",
     ),
     (
         "PH-3004",
-        "a source hands out positions a second time, under the same log",
-        "It was taken back to a backup without `posthaste migrate --adopt`. `posthaste inbox adopt \
-         --again` goes on with it; what it sends again takes effect again.",
+        "a source hands out positions of the same log a second time",
+        "The source was restored from a backup without `posthaste migrate --adopt`. `posthaste inbox \
+         adopt --again` goes on with it: messages that the source sends again take effect again.",
     ),
 ];
 
@@ -155,7 +151,7 @@ pub(crate) fn run(args: &ExplainArgs, terminal: &mut Terminal<'_>) -> anyhow::Re
     let code = code.trim_matches(['[', ']']).to_uppercase();
     let Some((code, meaning, what_to_do)) = CATALOGUE.iter().find(|entry| entry.0 == code) else {
         let fault = Fault::new(NOT_FOUND, format!("there is no code {code}"));
-        return Err(fault.help("`posthaste explain` lists them").into());
+        return Err(fault.help("`posthaste explain` lists all codes").into());
     };
     writeln!(terminal.out, "{code}: {meaning}\n\n{what_to_do}")?;
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,4 @@
-//! `inbox status | adopt`: what consumers have handled, and sources that count from the beginning
-//! again.
+//! `inbox status | adopt`: shows the inbox of consumers, and adopts the log of a restored source.
 
 use std::process::ExitCode;
 
@@ -28,7 +27,7 @@ struct Row<'a> {
 /// Runs it.
 ///
 /// # Errors
-/// When the store cannot be asked, or nobody agrees.
+/// Any error of the store, or a fault when the confirmation is missing.
 pub(crate) async fn run(
     command: &InboxCommand,
     inputs: &Inputs,
@@ -72,7 +71,7 @@ async fn status(
         shown.add_row(first.into_iter().chain(numbers));
     }
     if all.is_empty() && !args.json {
-        terminal.note("no consumer has handled anything")?;
+        terminal.note("no consumer has handled a message")?;
     } else if !args.json {
         write_table(&shown, terminal.out)?;
     }
@@ -86,15 +85,15 @@ async fn adopt(
 ) -> anyhow::Result<ExitCode> {
     let InboxAdoptArgs { consumer, source, log, again, .. } = args;
     terminal.note(&format!(
-        "messages that source {source} sent before and sends again from log {log} take effect again \
+        "messages that source {source} already sent and sends again from log {log} take effect again \
          at consumer {consumer}"
     ))?;
     if !args.yes {
         if !terminal.is_interactive {
-            let fault = Fault::new(NEEDS_YES, "adopt needs a yes, and nobody can be asked");
-            return Err(fault.help("give --yes").into());
+            let message = "adopt needs confirmation, and this is not a terminal";
+            return Err(Fault::new(NEEDS_YES, message).help("pass --yes").into());
         }
-        if !terminal.ask("go on with this log?")? {
+        if !terminal.ask("adopt this log?")? {
             return Err(Fault::new(NEEDS_YES, "nothing was changed").into());
         }
     }

@@ -1,4 +1,4 @@
-//! `listen`: subscribes to what a route delivers, and prints what arrives.
+//! `listen`: subscribes to the topics of a route at its broker, and prints the messages.
 
 use std::{io, process::ExitCode, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
     output::{Fault, NOT_FOUND, Terminal},
 };
 
-/// How long the last acknowledgement is given to leave.
+/// How long to wait for the last acknowledgement to be sent.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Longest payload printed for people, in characters.
 const PAYLOAD_SHOWN_MAX: usize = 200;
 
-/// Runs it until Ctrl-C, or until enough arrived.
+/// Prints messages until Ctrl-C, or until `--count` messages arrived.
 ///
 /// # Errors
-/// When there is no such route, or its broker cannot be subscribed to.
+/// When there is no such route, or subscribing to its broker fails.
 pub(crate) async fn run(
     args: &ListenArgs,
     inputs: &Inputs,
@@ -40,7 +40,7 @@ pub(crate) async fn run(
     let brokers = Brokers::open(&config.brokers);
     super::check_receiver(&brokers, &route.broker, args.as_receiver, terminal)?;
     let mut subscriber = brokers.subscribe(&route.broker, &subscription).await?;
-    terminal.note(&format!("listening to route {}; Ctrl-C ends it", args.route))?;
+    terminal.note(&format!("listening to route {}; Ctrl-C ends the command", args.route))?;
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {
         let incoming = tokio::select! {
@@ -56,10 +56,10 @@ pub(crate) async fn run(
         subscriber.acknowledge(incoming.receipt).await?;
         left -= 1;
     }
-    // Where messages come straight from their sender, another task answers it.
+    // With TCP and webhooks another task sends the acknowledgement to the relay.
     tokio::time::sleep(FAREWELL).await;
     if left > 0 && args.count.is_some() {
-        return Err(Fault::new(NOT_FOUND, format!("ended with {left} still to come")).into());
+        return Err(Fault::new(NOT_FOUND, format!("ended with {left} messages missing")).into());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -88,7 +88,7 @@ fn print(incoming: &Incoming, terminal: &mut Terminal<'_>) -> io::Result<()> {
     writeln!(terminal.out, "{line}\n  {}", shown(&message.payload))
 }
 
-/// The payload on one line: text with its control characters escaped, as long as it is short.
+/// The payload on one line: text with escaped control characters, shortened if it is long.
 fn shown(payload: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(payload) else {
         return format!("({} bytes, not text)", payload.len());

@@ -31,7 +31,7 @@ pub(crate) async fn run(
     let database = Database::open_or_create(super::url(&config)).await?;
     if args.adopt {
         database.adopt().await?;
-        terminal.note("the data is adopted: relays can serve it")?;
+        terminal.note("the data is adopted: relays can start")?;
         return Ok(ExitCode::SUCCESS);
     }
     let applied = database.migrate().await?;

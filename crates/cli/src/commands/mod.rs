@@ -28,7 +28,7 @@ use crate::{
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever ended it; `output::code_of` knows the exit code.
+/// The error that ended the command; `output::code_of` knows the exit code.
 pub(crate) async fn run(cli: Cli, terminal: &mut Terminal<'_>) -> anyhow::Result<ExitCode> {
     let inputs =
         Inputs { file: cli.config, store: cli.store, variables: std::env::vars_os().collect() };
@@ -48,17 +48,17 @@ pub(crate) async fn run(cli: Cli, terminal: &mut Terminal<'_>) -> anyhow::Result
     }
 }
 
-/// The configuration; its notes go to the terminal.
+/// Loads the configuration and prints its notes to the terminal.
 fn load(inputs: &Inputs, needs: Needs, terminal: &mut Terminal<'_>) -> anyhow::Result<Config> {
     let config = configuration::load(inputs, needs)?;
     for note in &config.notes {
-        // Whoever cannot be told goes on without.
+        // A terminal that cannot be written to does not stop the command.
         let _ = terminal.note(note);
     }
     Ok(config)
 }
 
-/// The store that the configuration names, found able to serve.
+/// Opens the store of the configuration and checks that it can be used.
 async fn open(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     let store = Database::open(url(config)).await?.store();
     store.check().await?;
@@ -72,17 +72,17 @@ fn route<'a>(config: &'a Config, name: &str) -> Result<&'a RouteConfig, Fault> {
         let names: Vec<&str> = routes.iter().map(|route| route.spec.name.as_str()).collect();
         let help = match names.as_slice() {
             [] => "no [[route]] is configured here".to_owned(),
-            names => format!("there are: {}", names.join(", ")),
+            names => format!("configured routes: {}", names.join(", ")),
         };
         Fault::new(NOT_FOUND, format!("there is no route {name:?}")).help(help)
     })
 }
 
-/// Makes sure that a passing listener is not what makes messages deliverable, or that the user wants it
-/// to be.
+/// Checks that a listener does not make messages deliverable, unless the user passed
+/// `--as-receiver`.
 ///
 /// # Errors
-/// Where the broker counts a listener as a receiver and the user did not say that this is wanted.
+/// When the broker counts a listener as a receiver and `--as-receiver` is missing.
 fn check_receiver(
     brokers: &Brokers,
     broker: &str,
@@ -93,10 +93,10 @@ fn check_receiver(
         return Ok(());
     };
     if is_wanted {
-        terminal.note(&format!("{why}, and nobody else will get it"))?;
+        terminal.note(&format!("{why}, and no other consumer will get it"))?;
         return Ok(());
     }
-    let help = "make sure that the real consumer's queue or subscription is there, then give \
+    let help = "make sure that the real consumer's queue or subscription exists, then pass \
                 --as-receiver";
     Err(Fault::new(USAGE, format!("broker {broker:?}: {why}")).help(help).into())
 }

@@ -1,4 +1,4 @@
-//! `relay`: builds everything the configuration names, and serves until a signal.
+//! `relay`: opens the store and the brokers of the configuration, and delivers until a signal.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     stores::Database,
 };
 
-/// Pauses between attempts to reach a store that is not there at the start.
+/// Pauses between attempts to reach the store at the start.
 const RECONNECT: Backoff =
     Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(15) };
 
@@ -49,8 +49,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Delivers what is there. A store that cannot be reached is an error: whoever started this will
-/// start it again.
+/// Delivers the waiting messages and ends. An unreachable store is an error: cron or a person
+/// starts the command again.
 async fn once(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     let store = super::open(&config).await?;
     build(config, store).run_once(stop).await.map_err(reason)?;
@@ -80,7 +80,7 @@ async fn serve(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens and checks the store, again and again while it cannot be reached; `None` if told to stop.
+/// Opens and checks the store, and repeats that while it cannot be reached; `None` if told to stop.
 async fn reach(
     url: &SecretUrl,
     board: &Board,
@@ -103,10 +103,10 @@ async fn reach(
             Some(Err(error)) => error,
         };
         failures += 1;
-        // Never shorter than the first, so that unlucky jitter does not fill the log.
+        // Never shorter than the first pause, so that unlucky jitter does not fill the log.
         let pause = RECONNECT.delay(failures, &mut random).max(RECONNECT.initial);
         let retry_in_seconds = log_seconds(pause);
-        tracing::warn!(%error, attempt = failures, retry_in_seconds, "the store cannot be used");
+        tracing::warn!(%error, attempt = failures, retry_in_seconds, "the store cannot be used, trying again");
         board.set_store(Err(error.to_string()));
         if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return Ok(None);
@@ -120,16 +120,16 @@ fn build(config: Config, store: Arc<dyn Store>) -> Relay {
     Relay::new(store, routes.collect(), config.relay)
 }
 
-/// Why it ended, with its exit code.
+/// The error that ended the relay, with its exit code.
 fn reason(error: Error) -> anyhow::Error {
     let message = error.to_string();
     match error {
         Error::Store(error) => error.into(),
         Error::Unreachable { .. } => {
-            Fault::new(UNREACHABLE, message).help("`posthaste doctor` looks at every broker").into()
+            Fault::new(UNREACHABLE, message).help("`posthaste doctor` checks every broker").into()
         }
         Error::Busy { .. } => Fault::new(NO, message)
-            .help("`posthaste status` says which one; it delivers what is there")
+            .help("`posthaste status` names that relay; it delivers the waiting messages")
             .into(),
     }
 }
@@ -151,10 +151,12 @@ impl Signals {
     /// Stops on the first signal; returns on the second, with the exit code shells use for it.
     async fn obey(&mut self, stop: &CancellationToken) -> u8 {
         self.next().await;
-        tracing::info!("stopping: what is in flight is finished; a second signal stops at once");
+        tracing::info!(
+            "stopping: waiting for the messages in flight; a second signal stops at once"
+        );
         stop.cancel();
         let code = self.next().await;
-        tracing::warn!("stopped at once; what was in flight may be sent again");
+        tracing::warn!("stopped at once: messages that were in flight may be sent again");
         code
     }
 

@@ -1,4 +1,4 @@
-//! `send`: enqueues a message in a transaction of its own.
+//! `send`: enqueues a message in its own transaction.
 
 use std::{
     io::{self, IsTerminal, Read},
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     message.validate()?;
     let is_json = message.content_type == "application/json";
     if is_json && serde_json::from_slice::<serde::de::IgnoredAny>(&message.payload).is_err() {
-        terminal.note("the payload is not JSON: name what it is with --content-type")?;
+        terminal.note("the payload is not JSON: give its media type with --content-type")?;
     }
     let store = super::open(&config).await?;
     let mut left = count;
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     }
     if !is_routed(&message.topic, &config, &*store).await? {
         terminal.note(&format!(
-            "no route matches the topic `{}` yet: the message is kept until one does",
+            "no route matches the topic `{}` yet: the message is kept until a route matches it",
             message.topic
         ))?;
     }
@@ -64,7 +64,9 @@ fn message(args: SendArgs) -> anyhow::Result<Message> {
         }
         (None, None) if io::stdin().is_terminal() => {
             let fault = Fault::new(USAGE, "there is no payload");
-            return Err(fault.help("give --payload TEXT or --file FILE, or pipe it in").into());
+            return Err(fault
+                .help("pass --payload TEXT or --file FILE, or pipe the payload")
+                .into());
         }
         (None, None) => {
             let mut bytes = Vec::new();
@@ -79,7 +81,7 @@ fn message(args: SendArgs) -> anyhow::Result<Message> {
     Ok(message)
 }
 
-/// Whether a route of the configuration or of the store takes the topic.
+/// Whether a route of the configuration or of the store matches the topic.
 async fn is_routed(topic: &str, config: &Config, store: &dyn Store) -> anyhow::Result<bool> {
     let matches = |pattern: &TopicPattern| pattern.matches(topic);
     if config.routes.iter().any(|route| route.spec.topics.iter().any(matches)) {

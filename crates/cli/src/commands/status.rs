@@ -1,4 +1,4 @@
-//! `status`: routes, relays and unrouted topics, once or again and again.
+//! `status`: shows routes, relays and unrouted topics, once or every second.
 
 use std::{collections::BTreeSet, io, process::ExitCode, sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::{
     output::{Terminal, count, shorten, span, table, write_table},
 };
 
-/// Time between two looks.
+/// Time between two refreshes.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs it.
 ///
 /// # Errors
-/// When the store cannot be asked.
+/// Any error of the store.
 pub(crate) async fn run(
     args: &StatusArgs,
     inputs: &Inputs,
@@ -42,7 +42,7 @@ fn write(status: &Status, is_json: bool, terminal: &mut Terminal<'_>) -> anyhow:
     Ok(())
 }
 
-/// Looks every second until Ctrl-C. A store that goes away is part of the picture, not the end.
+/// Refreshes every second until Ctrl-C. A store error is shown and does not end the command.
 async fn watch(
     store: &Arc<dyn Store>,
     is_json: bool,
@@ -70,7 +70,7 @@ async fn watch(
     }
 }
 
-/// Replaces what was drawn before in one write, so that nothing flickers.
+/// Replaces the last output in one write, so that the screen does not flicker.
 fn redraw(screen: &Term, lines_before: usize, text: &[u8]) -> io::Result<usize> {
     let text = String::from_utf8_lossy(text);
     let (rows, columns) = screen.size();
@@ -90,7 +90,8 @@ fn redraw(screen: &Term, lines_before: usize, text: &[u8]) -> io::Result<usize> 
 fn render(status: &Status) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     if status.routes.is_empty() {
-        let hint = "no route is registered yet: `posthaste relay` registers those it is told of\n";
+        let hint =
+            "no route is registered yet: `posthaste relay` registers the configured routes\n";
         text.extend_from_slice(hint.as_bytes());
     } else {
         write_table(&routes(status), &mut text)?;
@@ -155,7 +156,7 @@ fn routes(status: &Status) -> comfy_table::Table {
     table
 }
 
-/// How a route is doing, in one word.
+/// The state of a route, in one word.
 fn state(route: &RouteStatus) -> &'static str {
     match route {
         _ if !route.registered => "removed",
@@ -165,7 +166,7 @@ fn state(route: &RouteStatus) -> &'static str {
     }
 }
 
-/// One line for each route that does not get on: what is wrong, and what to do.
+/// One line for each route with a problem: the problem, and what to do.
 fn troubles(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     for route in &status.routes {
@@ -178,11 +179,13 @@ fn troubles(status: &Status) -> Vec<String> {
             ));
         } else if !route.registered {
             lines.push(format!(
-                "route {name} is not registered any more, and messages of it are \
-                left: `posthaste dead list --route {name}`, with and without --retrying"
+                "route {name} is not registered any more, but has messages left: \
+                `posthaste dead list --route {name}`, with and without --retrying"
             ));
         } else if !route.is_served() {
-            lines.push(format!("no relay serves route {name}: start `posthaste relay` with it"));
+            lines.push(format!(
+                "no relay serves route {name}: start `posthaste relay` with this route"
+            ));
         }
     }
     lines
@@ -193,7 +196,7 @@ fn shards(route: &RouteStatus) -> String {
     format!("{held}/{}", route.leases.len().max(1))
 }
 
-/// The names of the relays that hold its leases, where they are known.
+/// The relays that hold the route's leases: their names, or their ids if the name is unknown.
 fn holders(route: &RouteStatus, status: &Status) -> String {
     let name = |holder: &String| {
         let relay = status.relays.iter().find(|relay| relay.id == *holder);

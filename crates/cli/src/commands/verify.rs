@@ -1,5 +1,5 @@
 //! `verify`: sends numbered probes through the database and the broker of a route, reads them back,
-//! and says what was lost, repeated, out of order, and how long it took.
+//! and reports lost, duplicated and reordered probes and the latency.
 
 mod record;
 
@@ -25,11 +25,11 @@ use crate::{
 
 use record::{Record, Report};
 
-/// Topic of probes where the route takes it.
+/// Default topic of the probes.
 const TOPIC: &str = "posthaste.verify";
 /// Probes enqueued by one transaction.
 const TRANSACTION: usize = 10;
-/// How long after the last probe arrived a repeated one is waited for.
+/// How long to wait for duplicates after the last probe arrived.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Runs it.
@@ -82,20 +82,21 @@ fn topic(args: &VerifyArgs, route: &RouteConfig) -> Result<String, Fault> {
         return Ok(topic.to_owned());
     }
     let patterns: Vec<&str> = route.spec.topics.iter().map(|topic| topic.as_str()).collect();
-    let message = format!("route {} does not take the topic {topic:?}", route.spec.name);
+    let message = format!("route {} does not match the topic {topic:?}", route.spec.name);
     let help = format!(
-        "name one that it takes with --topic: it takes {}. Its consumers will see the probes.",
+        "pass a --topic that matches {}; its consumers will see the probes",
         patterns.join(", ")
     );
     Err(Fault::new(USAGE, message).help(help))
 }
 
-/// A relay for the route alone. If another one serves it, this one stands by.
+/// A relay for the route alone. If another relay serves the route, this one stands by.
 fn relay(config: &Config, route: &RouteConfig, brokers: &Brokers, store: Arc<dyn Store>) -> Relay {
     Relay::new(store, vec![brokers.route(route)], config.relay.clone())
 }
 
-/// Sends everything, and receives until everything is there and nothing more comes, or too long.
+/// Sends all probes, and receives until all have arrived and no duplicates follow, or until the
+/// timeout.
 async fn exchange(
     store: &dyn Store,
     subscriber: Box<dyn Subscriber>,
@@ -124,7 +125,8 @@ async fn exchange(
     Ok(record.report())
 }
 
-/// What a probe says. It holds the id, because not every profile of every broker carries that.
+/// Payload of a probe. It holds the message id, because not every profile of every broker carries
+/// it.
 #[derive(Serialize, Deserialize)]
 struct Payload {
     probe: u32,
@@ -139,13 +141,14 @@ fn probe(topic: &str, number: u32, keys: u32) -> Message {
     message
 }
 
-/// The id of a probe; of anything else, its own.
+/// The id in the payload of a probe; for other messages, the message id.
 fn probe_id(message: &Message) -> MessageId {
     let payload: Option<Payload> = serde_json::from_slice(&message.payload).ok();
     payload.and_then(|payload| payload.id.parse().ok()).unwrap_or(message.id)
 }
 
-/// Everything that arrives, and when, until nobody wants it or the broker fails.
+/// Reports the id and the time of every arriving message, until the receiver of the channel is gone
+/// or the broker fails.
 async fn receive(
     mut subscriber: Box<dyn Subscriber>,
     arrivals: mpsc::UnboundedSender<Result<(MessageId, Instant), BrokerError>>,

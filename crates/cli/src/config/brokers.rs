@@ -1,5 +1,5 @@
-//! Reads `[[broker]]`: what all of them share, and what the adapter that the URL's scheme chooses
-//! adds to it.
+//! Reads `[[broker]]`: the keys that all brokers share, and the keys of the adapter that the scheme
+//! of the URL chooses.
 
 use std::path::PathBuf;
 
@@ -22,13 +22,13 @@ use super::{
 };
 use crate::brokers::{Adapter, SCHEMES};
 
-/// Reads one.
+/// Reads one `[[broker]]`.
 pub(crate) fn read_broker(
     mut section: Section<'_>,
     names: &mut Names,
     reading: &mut Reading,
 ) -> Option<BrokerConfig> {
-    let name = section.required("name", "give it a name that routes can use", reading);
+    let name = section.required("name", "give the broker a name that routes can use", reading);
     names.check(&section, name.as_ref(), &mut reading.problems);
     let found = reading.problems.len();
     let url = validate::url(&mut section, reading);
@@ -40,7 +40,7 @@ pub(crate) fn read_broker(
     let url = url?;
     let (key, origin) = (section.key("url"), section.origin("url"));
     if !validate::scheme(&key, &url, SCHEMES, &origin, &mut reading.problems) {
-        // Which keys are known depends on the scheme: nothing can be said of the others.
+        // The known keys depend on the scheme, so the other keys cannot be checked.
         return None;
     }
     let adapter = read_adapter(&url, &mut section, reading)?;
@@ -174,7 +174,7 @@ fn read_http(
     })
 }
 
-/// Neither a destination nor TLS: their keys are unknown here.
+/// TCP has neither a destination nor TLS: their keys are unknown here.
 fn read_tcp(url: &SecretUrl, section: &mut Section<'_>, reading: &mut Reading) -> Adapter {
     let default = tcp::Config::new(&url.0);
     let size = |bytes: usize| ByteSize(bytes as u64);
@@ -216,14 +216,16 @@ fn read_kafka(
     section: &mut Section<'_>,
     reading: &mut Reading,
 ) -> Option<Adapter> {
-    let what =
-        format!("`{}` is a kafka: URL, and this program was built without", section.key("url"));
+    let what = format!(
+        "`{}` is a kafka: URL, but this program was built without Kafka",
+        section.key("url")
+    );
     let problem = Problem::new("PH-2010", what).at(&section.origin("url"));
-    reading.problems.push(problem.help("build it with `--features kafka`"));
+    reading.problems.push(problem.help("build the program with `--features kafka`"));
     None
 }
 
-/// How messages look on this broker, and whom to trust: the keys that all real brokers share.
+/// The keys that all real brokers share: the wire form and the trusted certificates.
 struct Common {
     wire: Wire,
     ca_file: Option<PathBuf>,

@@ -1,8 +1,7 @@
 //! The configuration: one TOML file, `POSTHASTE_SECTION__KEY` variables over it, flags over those.
 //!
-//! Parse, fill in defaults, validate: once, here. Commands see only valid, typed values; whatever
-//! is wrong is reported all at once as [`Problems`]. The reference for users is the doc comment of
-//! each field.
+//! This module parses, fills in defaults and validates, once. Commands see only valid, typed
+//! values; all problems are reported at once as [`Problems`].
 
 mod brokers;
 mod problem;
@@ -35,10 +34,10 @@ pub(crate) use words::{LogFormat, LogLevel};
 use read::Reading;
 use sources::{Node, Origin, Table, Value};
 
-/// The file that is read when nobody names one.
+/// The file that is read without `--config`.
 pub(crate) const FILE_DEFAULT: &str = "posthaste.toml";
 
-/// What a command cannot work without.
+/// The settings that a command requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// Nothing.
@@ -49,7 +48,7 @@ pub(crate) enum Needs {
     Relay,
 }
 
-/// Where configuration is looked for.
+/// The sources of the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Inputs {
     /// The file; `None` is [`FILE_DEFAULT`] if it exists.
@@ -67,9 +66,9 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// `[store]` `url` or `url_file`: the database; its scheme chooses the driver.
     pub(crate) store: Option<SecretUrl>,
-    /// `[relay]`: how the relay works, and `[retention]`: how long what is finished stays.
+    /// `[relay]` and `[retention]`: settings of the relay, and how long finished messages stay.
     pub(crate) relay: posthaste_relay::Settings,
-    /// `[http]` `listen`: where metrics and health are served; `None` is nowhere.
+    /// `[http]` `listen`: address of metrics and health checks; `None` serves none.
     pub(crate) listen: Option<Listen>,
     /// `[log]` `format`.
     pub(crate) log_format: LogFormat,
@@ -81,23 +80,24 @@ pub(crate) struct Config {
     pub(crate) routes: Vec<RouteConfig>,
     /// Every effective value and its source, for `config show`.
     pub(crate) shown: Vec<Shown>,
-    /// Things worth a word that are not wrong.
+    /// Notes about settings that are valid but probably unintended.
     pub(crate) notes: Vec<String>,
 }
 
-/// Where metrics and health are served.
+/// The address of metrics and health checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listen {
     /// The address.
     pub(crate) address: SocketAddr,
-    /// Whether someone named it; else it is the default, and another port will do.
+    /// Whether the configuration names the address; otherwise it is the default, and another port
+    /// may be used.
     pub(crate) is_named: bool,
 }
 
 /// A broker.
 #[derive(Debug)]
 pub(crate) struct BrokerConfig {
-    /// What routes call it.
+    /// The name by which routes refer to the broker.
     pub(crate) name: String,
     /// Chosen by the scheme of `url`, with its settings.
     pub(crate) adapter: Adapter,
@@ -108,20 +108,20 @@ pub(crate) struct BrokerConfig {
 pub(crate) struct RouteConfig {
     /// Name, topics and shards.
     pub(crate) spec: RouteSpec,
-    /// The name of its broker; one of [`Config::brokers`].
+    /// The name of the route's broker; one of [`Config::brokers`].
     pub(crate) broker: String,
     /// `[route.retry]`.
     pub(crate) retry: RetryPolicy,
     /// Longest wait for a broker's answer; shorter than the lease.
     pub(crate) publish_timeout: Duration,
-    /// Most messages given to the broker and not answered yet, per shard.
+    /// Most unanswered messages at the broker, per shard.
     pub(crate) in_flight_max: usize,
 }
 
-/// Reads, merges and validates.
+/// Reads, merges and validates the configuration.
 ///
 /// # Errors
-/// [`Problems`], all of them.
+/// All problems of the configuration.
 pub(crate) fn load(inputs: &Inputs, needs: Needs) -> Result<Config, Problems> {
     let mut reading = Reading::default();
     let (file, mut root) = read_file(inputs.file.as_deref(), &mut reading.problems);
@@ -134,7 +134,7 @@ pub(crate) fn load(inputs: &Inputs, needs: Needs) -> Result<Config, Problems> {
             reading.problems.push(Problem::new("PH-2013", what));
         }
     }
-    // A file that is not TOML loses keys, and what is then missing would only mislead.
+    // A file that is not valid TOML loses keys; reporting those as missing would mislead.
     let is_readable = reading.problems.is_empty();
     let mut config = sections::read_all(file, &root, &mut reading);
     if is_readable {
@@ -150,7 +150,7 @@ pub(crate) fn load(inputs: &Inputs, needs: Needs) -> Result<Config, Problems> {
         config.notes.extend(misspelt.iter().map(|(name, what)| format!("{name} {what}")));
         Ok(config)
     } else {
-        // What was meant by them may be what is missing.
+        // A misspelt variable may explain a missing setting.
         let problem = |(name, what): &(String, String)| {
             Problem::new("PH-2013", format!("{name} {what}")).at(&Origin::Env(name.clone()))
         };
@@ -168,7 +168,7 @@ fn read_file(named: Option<&Path>, problems: &mut Vec<Problem>) -> (Option<PathB
         Ok(text) => sources::from_file(path, &text, problems),
         Err(error) => {
             let what = format!("cannot read {}: {error}", path.display());
-            problems.push(Problem::new("PH-2001", what).help("name another with --config"));
+            problems.push(Problem::new("PH-2001", what).help("pass another file with --config"));
             Table::new()
         }
     };

@@ -1,22 +1,24 @@
-//! What is wrong with a configuration: every problem at once, each with its code, its place and
-//! what would be right. Values shown here have passed `redact`.
+//! Problems of a configuration, reported all at once, each with its code, its place and help.
+//! Values shown here have passed `redact`.
 
 use std::fmt;
 
+use posthaste_wire::{is_secret_parameter, redacted};
+
 use super::sources::Origin;
 
-/// One thing that is wrong.
+/// One problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// The stable code; see `explain.rs`.
     pub(crate) code: &'static str,
-    /// What is wrong, naming the key and the value.
+    /// The problem, with the key and the value.
     pub(crate) what: String,
-    /// Where it stands; empty where it stands nowhere.
+    /// File position, variable or flag; empty if the problem has no place.
     pub(crate) place: String,
-    /// Line and column in the file, for sorting; what is not in the file comes last.
+    /// Line and column in the file, for sorting; problems outside the file come last.
     order: (usize, usize),
-    /// What would be right.
+    /// How to fix it.
     pub(crate) help: Option<String>,
 }
 
@@ -26,7 +28,7 @@ impl Problem {
         Self { code, what: what.into(), place: String::new(), order: (usize::MAX, 0), help: None }
     }
 
-    /// Says where.
+    /// Sets the place.
     #[must_use]
     pub(crate) fn at(mut self, origin: &Origin) -> Self {
         if *origin != Origin::Default {
@@ -38,7 +40,7 @@ impl Problem {
         self
     }
 
-    /// Says what would be right.
+    /// Sets the help.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -59,7 +61,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a configuration. Exit code 78.
+/// All problems of a configuration. Exit code 78.
 #[derive(Debug, thiserror::Error)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 
@@ -83,54 +85,14 @@ impl Problems {
     }
 }
 
-/// A URL that can be shown: the password and secret parameters are replaced. What cannot be taken
-/// apart for certain is not shown at all.
+/// A URL as it may be shown. A text that can hold no password, such as `stdout:`, is shown as it is.
 pub(crate) fn redact_url(text: &str) -> String {
-    let scheme = text.split(':').next().unwrap_or_default();
-    let is_scheme =
-        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
-    let hidden = if is_scheme && text.contains("://") {
-        format!("{scheme}://(not shown)")
-    } else {
-        "(not shown)".to_owned()
-    };
-    if !text.contains('@') && !text.contains('=') {
-        return if has_password_for_port(text) { hidden } else { text.to_owned() };
-    }
-    let Ok(mut url) = url::Url::parse(text) else {
-        return hidden;
-    };
-    // A password that holds an unescaped `/`, `?`, `#` or `@` spills into what follows the host.
-    let after_host = &url[url::Position::AfterPort..];
-    if after_host.contains('@') {
-        return hidden;
-    }
-    if url.password().is_some() && url.set_password(Some("***")).is_err() {
-        return hidden;
-    }
-    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-    if pairs.iter().any(|(name, _)| is_secret(name)) {
-        let shown = pairs.iter().map(|(name, value)| {
-            let value = if is_secret(name) { "***" } else { value };
-            format!("{name}={value}")
-        });
-        let shown: Vec<String> = shown.collect();
-        url.set_query(Some(&shown.join("&")));
-    }
-    url.to_string()
+    let is_open = !text.contains("://") && !text.contains(['@', '=']);
+    if is_open { text.to_owned() } else { redacted(text) }
 }
 
-/// Whether a URL has something else where a port should be: a user and a password without a host.
-fn has_password_for_port(text: &str) -> bool {
-    let authority = text.split_once("://").map_or("", |(_, rest)| rest);
-    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
-    authority.split(',').any(|server| {
-        let port = server.rsplit(']').next().and_then(|rest| rest.split_once(':'));
-        port.is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
-    })
-}
-
-/// Any value that can be shown: what might be a URL with a password in the wrong place is not.
+/// The value in a form that can be shown: a text that may be a URL with a misplaced password is
+/// hidden.
 pub(crate) fn redact(text: &str) -> String {
     if text.contains(['@', '=']) || text.contains("://") {
         return redact_url(text);
@@ -140,11 +102,6 @@ pub(crate) fn redact(text: &str) -> String {
         shown.push('…');
     }
     shown
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_lowercase();
-    ["password", "passwd", "secret", "token", "key"].iter().any(|word| name.contains(word))
 }
 
 /// The passwords in a URL, as written and decoded, longest first: for taking them out of the text
@@ -159,7 +116,7 @@ pub(crate) fn secrets(text: &str) -> Vec<String> {
     }
     if let Ok(url) = url::Url::parse(text) {
         let parameters = url.query_pairs().into_owned();
-        secrets.extend(parameters.filter(|(n, _)| is_secret(n)).map(|(_, v)| v));
+        secrets.extend(parameters.filter(|(n, _)| is_secret_parameter(n)).map(|(_, v)| v));
         if let Some(password) = url.password() {
             let decoded = url::form_urlencoded::parse(format!("p={password}").as_bytes())
                 .map(|(_, value)| value.into_owned())
@@ -192,6 +149,8 @@ mod tests {
             ("host=db password=hunter2", "(not shown)"),
             ("sqlite:a.db", "sqlite:a.db"),
             ("postgres://app@db/shop", "postgres://app@db/shop"),
+            ("nats://hunter2@a", "nats://***@a"),
+            ("https://example.com/hunter2", "https://example.com/***"),
         ] {
             assert_eq!(redact_url(url), shown);
             assert!(!redact(url).contains("hunter2"), "{url}");

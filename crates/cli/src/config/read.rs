@@ -1,5 +1,6 @@
-//! Typed readers over the merged tree. A reader never stops at the first problem: it notes it, goes
-//! on with the default, and remembers which keys it was asked for, so that all others are unknown.
+//! Typed readers over the merged tree. A reader does not stop at the first problem: it records the
+//! problem and goes on with the default. It remembers the keys that were asked for; all other keys
+//! are unknown.
 
 use super::{
     problem::{Problem, redact},
@@ -7,10 +8,10 @@ use super::{
     sources::{Node, Origin, Table, Value},
 };
 
-/// What reading leaves behind: the problems, and every effective value for `config show`.
+/// The result of reading: the problems, and every effective value for `config show`.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
-    /// Everything that is wrong.
+    /// All problems.
     pub(crate) problems: Vec<Problem>,
     /// Every value that was read, in the order it was read.
     pub(crate) shown: Vec<Shown>,
@@ -23,9 +24,9 @@ pub(crate) struct Shown {
     pub(crate) section: String,
     /// The key in it.
     pub(crate) key: &'static str,
-    /// The value as TOML, secrets redacted; `None` where it is not set and has no default.
+    /// The value as TOML, with secrets redacted; `None` if it is not set and has no default.
     pub(crate) value: Option<String>,
-    /// Who set it.
+    /// The source of the value.
     pub(crate) origin: Origin,
 }
 
@@ -43,7 +44,7 @@ impl<'a> Section<'a> {
         Self { path: String::new(), table: Some(table), asked: Vec::new() }
     }
 
-    /// A table in this one; empty where it is missing.
+    /// A table in this one; empty if it is missing.
     pub(crate) fn section(&mut self, key: &'static str, reading: &mut Reading) -> Section<'a> {
         let table = match self.take(key) {
             None => None,
@@ -85,7 +86,7 @@ impl<'a> Section<'a> {
         sections
     }
 
-    /// The value of a key where it is set and right.
+    /// The value of a key if it is set and valid.
     pub(crate) fn get<T: Setting>(
         &mut self,
         key: &'static str,
@@ -150,7 +151,7 @@ impl<'a> Section<'a> {
         value
     }
 
-    /// The value of a key that is one of a few words, or the default.
+    /// The value of a key with a fixed set of values, or the default.
     pub(crate) fn word<T: Copy + PartialEq>(
         &mut self,
         key: &'static str,
@@ -185,7 +186,7 @@ impl<'a> Section<'a> {
         self.get(key, reading)
     }
 
-    /// Reports every key nobody asked for. Call it last.
+    /// Reports every unknown key: every key that was not asked for. Call it last.
     pub(crate) fn finish(self, reading: &mut Reading) {
         for (key, node) in self.table.into_iter().flatten() {
             if self.asked.contains(&key.as_str()) {
@@ -195,13 +196,13 @@ impl<'a> Section<'a> {
             let problem = Problem::new("PH-2002", what).at(&node.key_origin);
             let help = match nearest(key, &self.asked) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known here: {}", self.asked.join(", ")),
+                None => format!("known keys: {}", self.asked.join(", ")),
             };
             reading.problems.push(problem.help(help));
         }
     }
 
-    /// Where the key's value was set.
+    /// The source of the key's value.
     pub(crate) fn origin(&self, key: &str) -> Origin {
         let node = self.table.and_then(|table| table.get(key));
         node.map_or(Origin::Default, |node| node.origin.clone())
@@ -215,7 +216,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Where the section is: at the first of its keys.
+    /// The place of the section: that of its first key.
     pub(crate) fn place(&self) -> Origin {
         let nodes = self.table.into_iter().flat_map(Table::values);
         let place = |origin: &Origin| match origin {
@@ -235,7 +236,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The candidate most like the word, if any is close enough to be meant.
+/// The candidate most similar to the word, if one is similar enough.
 pub(crate) fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let likeness = |candidate: &str| strsim::jaro_winkler(&word.to_lowercase(), candidate);
     candidates

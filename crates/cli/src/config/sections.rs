@@ -15,11 +15,11 @@ use super::{
     words::OnDeadWord,
 };
 
-/// What `"off"` means to retention: longer than anything lasts, and short enough for every
-/// database's arithmetic.
+/// The retention for `"off"`: practically for ever, and short enough for the arithmetic of every
+/// database.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Reads everything; what is wrong goes to `reading`, and a default takes its place.
+/// Reads all sections; problems go to `reading`, and the default replaces a wrong value.
 pub(crate) fn read_all(file: Option<PathBuf>, root: &Table, reading: &mut Reading) -> Config {
     let mut root = Section::root(root);
     let store = read_store(root.section("store", reading), reading);
@@ -30,7 +30,7 @@ pub(crate) fn read_all(file: Option<PathBuf>, root: &Table, reading: &mut Readin
     let log_format = log.or("format", LogFormat::Text, reading);
     let log_level = log.or("level", LogLevel::Info, reading);
     log.finish(reading);
-    // A broker that is wrong is still one that routes can name.
+    // Routes may name a broker whose own section has problems.
     let mut broker_names = Names::default();
     let brokers: Vec<BrokerConfig> = root
         .sections("broker", reading)
@@ -142,7 +142,7 @@ fn read_http(mut section: Section<'_>, reading: &mut Reading) -> Option<Listen> 
         && !allow_remote
     {
         let what = format!("`http.listen` is {address}, which other machines can reach");
-        let help = "listen on 127.0.0.1, or say that you mean it:\n[http]\nallow_remote = true";
+        let help = "listen on 127.0.0.1, or allow remote access:\n[http]\nallow_remote = true";
         let problem = Problem::new("PH-2012", what).at(&section.origin("listen"));
         reading.problems.push(problem.help(help));
     }
@@ -159,12 +159,13 @@ fn read_route(
     reading: &mut Reading,
 ) -> Option<RouteConfig> {
     let millis = Duration::from_millis;
-    let name = section.required("name", "progress is kept under this name", reading);
+    let name =
+        section.required("name", "the store keeps the route's progress under its name", reading);
     names.check(&section, name.as_ref(), &mut reading.problems);
-    let topics: Option<Topics> = section.required("topics", "[\"*\"] is every topic", reading);
+    let topics: Option<Topics> = section.required("topics", "[\"*\"] matches all topics", reading);
     let broker = match brokers.only() {
         Some(only) => Some(section.or("broker", only.clone(), reading)),
-        None => section.required("broker", "the name of a [[broker]]", reading),
+        None => section.required("broker", "give the name of a [[broker]]", reading),
     };
     if let Some(broker) = &broker {
         validate::reference(&section, broker, brokers, &mut reading.problems);
@@ -205,7 +206,7 @@ fn read_retry(mut section: Section<'_>, reading: &mut Reading) -> RetryPolicy {
             max.show()
         );
         let problem = Problem::new("PH-2009", what).at(&section.origin("initial"));
-        reading.problems.push(problem.help("the first delay is the shortest"));
+        reading.problems.push(problem.help("the first delay must not exceed the longest"));
     }
     let attempts_max = section.within("attempts", default.attempts_max, 1..=100_000, reading);
     let OrOff(age_max) = section.or("age", OrOff(default.age_max), reading);
@@ -217,7 +218,7 @@ fn read_retry(mut section: Section<'_>, reading: &mut Reading) -> RetryPolicy {
     RetryPolicy { backoff: Backoff { initial, max }, attempts_max, age_max, on_dead }
 }
 
-/// What the machine is called, as the name of a relay people can find.
+/// The name of the machine, as the default name of the relay.
 fn host_name() -> String {
     let name = std::env::var("HOSTNAME").ok();
     let name = name.or_else(|| fs::read_to_string("/proc/sys/kernel/hostname").ok());

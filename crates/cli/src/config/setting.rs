@@ -1,4 +1,4 @@
-//! The types a setting can have: how each is read from text, and shown again as TOML.
+//! The types of settings: each is parsed from a value and shown as TOML.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -10,13 +10,13 @@ use super::{problem::redact_url, sources::Value};
 
 /// A value that a key can have.
 pub(crate) trait Setting: Sized {
-    /// What is wanted, for messages: `a duration such as "500ms"`.
+    /// The expected form, for messages: `a duration such as "500ms"`.
     const WANTED: &'static str;
 
     /// Reads the value.
     ///
     /// # Errors
-    /// `None` where the type is wrong, or the rule that the value breaks.
+    /// `None` if the type is wrong, else the rule that the value breaks.
     fn parse(value: &Value) -> Result<Self, Option<String>>;
 
     /// The value as TOML.
@@ -171,7 +171,7 @@ impl Setting for Topics {
     fn parse(value: &Value) -> Result<Self, Option<String>> {
         let texts = texts(value)?;
         if texts.is_empty() {
-            return Err(Some("it would match nothing".to_owned()));
+            return Err(Some("an empty list matches no topic".to_owned()));
         }
         let patterns = texts.into_iter().map(str::parse).collect::<Result<_, _>>();
         patterns.map(Self).map_err(|invalid: posthaste_core::Invalid| Some(invalid.to_string()))
@@ -221,7 +221,7 @@ impl Setting for Destination {
     }
 }
 
-/// Keys that sign; a variable separates them by commas. Never shown.
+/// Signing keys; a variable separates them by commas. Never shown.
 #[derive(Clone)]
 pub(crate) struct Secrets(pub(crate) Vec<Secret>);
 
@@ -259,7 +259,7 @@ fn texts(value: &Value) -> Result<Vec<&str>, Option<String>> {
 pub(crate) struct SecretUrl(pub(crate) String);
 
 impl SecretUrl {
-    /// What stands before the colon.
+    /// The scheme of the URL.
     pub(crate) fn scheme(&self) -> &str {
         self.0.split(':').next().unwrap_or_default()
     }
@@ -282,7 +282,7 @@ impl Setting for SecretUrl {
             Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
                 Ok(Self(text.trim().to_owned()))
             }
-            _ => Err(Some("it has no scheme".to_owned())),
+            _ => Err(Some("the URL has no scheme".to_owned())),
         }
     }
 

@@ -1,5 +1,4 @@
-//! `config show`: the effective configuration as TOML that could be the file, with the source of
-//! every value beside it.
+//! `config show`: the effective configuration as valid TOML, with the source of every value.
 
 use std::io::{self, Write};
 

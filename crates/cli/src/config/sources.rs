@@ -1,5 +1,5 @@
-//! Where values come from: the file, then the environment, then flags, merged into one tree in
-//! which every value knows its origin. What the values mean is `read.rs`'s business.
+//! Sources of values: the file, then the environment, then flags, merged into one tree in which
+//! every value knows its origin. `read.rs` interprets the values.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, path::Path};
 
@@ -13,7 +13,7 @@ const PREFIX: &str = "POSTHASTE_";
 /// Where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nobody set it.
+    /// The default.
     Default,
     /// In the file, at a line and a column counted from 1.
     File {
@@ -46,13 +46,13 @@ impl fmt::Display for Origin {
 pub(crate) struct Node {
     /// The value.
     pub(crate) value: Value,
-    /// Where the value stands.
+    /// The place of the value.
     pub(crate) origin: Origin,
-    /// Where its key stands.
+    /// The place of its key.
     pub(crate) key_origin: Origin,
 }
 
-/// What a file or a variable can say. Variables say only [`Value::Text`]; readers convert.
+/// A value of a file or a variable. Variables are always [`Value::Text`]; readers convert.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     /// A string.
@@ -65,14 +65,14 @@ pub(crate) enum Value {
     List(Vec<Node>),
     /// A table.
     Table(Table),
-    /// Something no setting takes: a float, a date. The word for it.
+    /// A type that no setting accepts, such as a float or a date, with its name.
     Other(&'static str),
 }
 
 /// Keys and values of a table.
 pub(crate) type Table = BTreeMap<String, Node>;
 
-/// Reads the file into a tree. All syntax errors are reported; what could be read is returned.
+/// Reads the file into a tree. Reports all syntax errors and returns the readable part.
 pub(crate) fn from_file(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Table {
     let file = path.display().to_string();
     let origin_at = |offset: usize| {
@@ -175,9 +175,8 @@ pub(crate) fn merge_env(
     }
 }
 
-/// Environment variables that set nothing because one underscore stands where two are wanted, each
-/// with what is wrong with it. `is_key` says whether a section has a key. Empty variables count as
-/// not set.
+/// Environment variables that set nothing because they have one underscore instead of two, each
+/// with a message. `is_key` tells whether a section has a key. Empty variables count as not set.
 pub(crate) fn misspelt(
     variables: &[(OsString, OsString)],
     is_key: impl Fn(&str, &str) -> bool,
@@ -208,10 +207,10 @@ fn meant(name: &str, is_key: impl Fn(&str, &str) -> bool) -> Option<String> {
     is_entry.then(|| format!("{PREFIX}{section}__{index}__{key}"))
 }
 
-/// Sets one value by its path. A later source that says `url` replaces `url_file`, and the reverse.
+/// Sets one value by its path. A later source that sets `url` replaces `url_file`, and the reverse.
 ///
 /// # Errors
-/// One line that says why the path leads nowhere.
+/// One line that says why the path matches no setting.
 pub(crate) fn set(table: &mut Table, path: &[String], node: Node) -> Result<(), String> {
     let [key, rest @ ..] = path else {
         return Err("the name ends too early".to_owned());
@@ -249,8 +248,8 @@ pub(crate) fn set(table: &mut Table, path: &[String], node: Node) -> Result<(), 
     }
 }
 
-/// Whether the two come from different layers: two variables, or two lines of the file, that say
-/// both `url` and `url_file` are a mistake to report, not an override.
+/// Whether the two origins are of different layers. Two variables, or two lines of the file, that
+/// set both `url` and `url_file` are an error, not an override.
 fn is_earlier_layer(earlier: &Origin, later: &Origin) -> bool {
     std::mem::discriminant(earlier) != std::mem::discriminant(later)
 }

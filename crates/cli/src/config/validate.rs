@@ -1,4 +1,4 @@
-//! What must hold between values, and between a value and the world.
+//! Rules between several values, and between a value and files or the environment.
 
 use std::{
     collections::BTreeSet,
@@ -20,8 +20,8 @@ use super::{
 /// Longest name of a broker, a relay or a route.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
 
-/// What a command cannot work without is there. Looks at what was said, not at what was right: a
-/// store that is wrong is not also missing.
+/// Checks that the settings which a command requires are set. A setting with a wrong value is not
+/// reported as missing too.
 pub(crate) fn needs(root: &Table, needs: Needs, problems: &mut Vec<Problem>) {
     let has_store = match root.get("store").map(|node| &node.value) {
         Some(Value::Table(store)) => store.contains_key("url") || store.contains_key("url_file"),
@@ -30,7 +30,7 @@ pub(crate) fn needs(root: &Table, needs: Needs, problems: &mut Vec<Problem>) {
     if needs != Needs::Nothing && !has_store {
         problems.push(Problem::new("PH-2006", "no store is configured").help(
             "set `url` under [store] in posthaste.toml, or POSTHASTE_STORE__URL, \
-             or give --store URL",
+             or pass --store URL",
         ));
     }
     let has_routes = match root.get("route").map(|node| &node.value) {
@@ -39,7 +39,7 @@ pub(crate) fn needs(root: &Table, needs: Needs, problems: &mut Vec<Problem>) {
     };
     if needs == Needs::Relay && !has_routes {
         problems.push(Problem::new("PH-2006", "no route is configured").help(
-            "the least that works:\n\
+            "the smallest working configuration:\n\
              [[broker]]\nname = \"out\"\nurl = \"stdout:\"\n\n\
              [[route]]\nname = \"all\"\ntopics = [\"*\"]",
         ));
@@ -56,7 +56,7 @@ impl Names {
         self.0.first().filter(|_| self.0.len() == 1)
     }
 
-    /// The name is new and made of characters that fit everywhere it appears.
+    /// Checks that the name is unique and has only characters that are valid in metrics.
     pub(crate) fn check(
         &mut self,
         section: &Section<'_>,
@@ -71,14 +71,14 @@ impl Names {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_plain) {
             let what = format!("`{key}` is {:?}", redact(name));
             let help = format!(
-                "1 to {NAME_BYTES_MAX} letters, digits, `.`, `_` or `-`: it is a label of metrics"
+                "give 1 to {NAME_BYTES_MAX} letters, digits, `.`, `_` or `-`: names are labels of metrics"
             );
             problems.push(Problem::new("PH-2004", what).at(&origin).help(help));
         }
         if !self.0.insert(name.clone()) {
-            let what = format!("`{key}` is {:?}, like another before it", redact(name));
+            let what = format!("`{key}` is {:?}, a name that is already used", redact(name));
             let problem = Problem::new("PH-2007", what).at(&origin);
-            problems.push(problem.help("names are unique: rename one of them"));
+            problems.push(problem.help("names must be unique: rename one of the two"));
         }
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "._-".contains(c)
 }
 
-/// A route names a broker that exists.
+/// Checks that a route names an existing broker.
 pub(crate) fn reference(
     section: &Section<'_>,
     broker: &str,
@@ -104,12 +104,13 @@ pub(crate) fn reference(
     let help = match nearest(broker, &names) {
         Some(near) => format!("did you mean `{near}`?"),
         None if names.is_empty() => "add a [[broker]] with that name".to_owned(),
-        None => format!("there are: {}", names.join(", ")),
+        None => format!("configured brokers: {}", names.join(", ")),
     };
     problems.push(Problem::new("PH-2008", what).at(&section.origin("broker")).help(help));
 }
 
-/// A publish must end well before the lease it happens under: the relay renews at a third of it.
+/// Checks that a publish call ends well before the lease: the relay renews the lease after a third
+/// of it.
 pub(crate) fn timeout_below_lease(
     section: &Section<'_>,
     publish_timeout: Duration,
@@ -125,13 +126,13 @@ pub(crate) fn timeout_below_lease(
         publish_timeout.show(),
         lease.show()
     );
-    let help = "a publish must end well before the lease it happens under: lengthen the lease, or \
-                shorten the timeout";
+    let help = "a publish call must end well before its lease: increase the lease, or decrease the \
+                timeout";
     let origin = section.origin("publish_timeout");
     problems.push(Problem::new("PH-2009", what).at(&origin).help(help));
 }
 
-/// The URL's scheme is one that an adapter serves.
+/// Checks that an adapter serves the scheme of the URL.
 pub(crate) fn scheme(
     key: &str,
     url: &SecretUrl,
@@ -152,7 +153,7 @@ pub(crate) fn scheme(
     false
 }
 
-/// The section's `url`, or what is in its `url_file`.
+/// The section's `url`, or the URL in its `url_file`.
 pub(crate) fn url(section: &mut Section<'_>, reading: &mut Reading) -> Option<SecretUrl> {
     let url: Option<SecretUrl> = section.get("url", reading);
     let path: Option<PathBuf> = section.get("url_file", reading);
@@ -160,9 +161,9 @@ pub(crate) fn url(section: &mut Section<'_>, reading: &mut Reading) -> Option<Se
     let origin = section.origin("url_file");
     if url.is_some() && path.is_some() {
         let (key, place) = (section.key("url"), section.origin("url"));
-        let what = format!("`{file_key}` is set, and so is `{key}` ({place})");
+        let what = format!("both `{file_key}` and `{key}` ({place}) are set");
         let problem = Problem::new("PH-2009", what).at(&origin);
-        reading.problems.push(problem.help("keep one of them"));
+        reading.problems.push(problem.help("keep one of the two"));
     }
     let from_file =
         path.and_then(|path| secret_file(&file_key, &path, &origin, &mut reading.problems));
@@ -178,9 +179,9 @@ pub(crate) fn secrets(section: &mut Section<'_>, reading: &mut Reading) -> Vec<S
         return secrets.map(|secrets| secrets.0).unwrap_or_default();
     };
     if secrets.is_some() {
-        let what = format!("`{key}` is set, and so is `{}`", section.key("secrets"));
+        let what = format!("both `{key}` and `{}` are set", section.key("secrets"));
         let problem = Problem::new("PH-2009", what).at(&origin);
-        reading.problems.push(problem.help("keep one of them"));
+        reading.problems.push(problem.help("keep one of the two"));
     }
     let read = fs::read_to_string(&path).map_err(|error| error.to_string()).and_then(|text| {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -189,12 +190,12 @@ pub(crate) fn secrets(section: &mut Section<'_>, reading: &mut Reading) -> Vec<S
     read.unwrap_or_else(|what| {
         let what = format!("`{key}` is {:?}: {what}", path.display().to_string());
         let problem = Problem::new("PH-2011", what).at(&origin);
-        reading.problems.push(problem.help("the file holds one secret a line"));
+        reading.problems.push(problem.help("the file holds one secret per line"));
         Vec::new()
     })
 }
 
-/// A URL kept in a file of its own.
+/// Reads a URL from its file.
 fn secret_file(
     key: &str,
     path: &Path,
@@ -204,18 +205,18 @@ fn secret_file(
     let what = match fs::read_to_string(path) {
         Ok(text) => match SecretUrl::parse(&Value::Text(text.trim().to_owned())) {
             Ok(url) => return Some(url),
-            Err(_) => "it holds no URL".to_owned(),
+            Err(_) => "the file holds no URL".to_owned(),
         },
         Err(error) => error.to_string(),
     };
     let what = format!("`{key}` is {:?}: {what}", path.display().to_string());
-    let help = "the file holds the URL and nothing else; relative paths start where the program \
-                was started";
+    let help = "the file must hold the URL and nothing else; relative paths start in the working \
+                directory";
     problems.push(Problem::new("PH-2011", what).at(origin).help(help));
     None
 }
 
-/// Things worth a word that are not wrong.
+/// Notes about settings that are valid but probably unintended.
 pub(crate) fn notes(config: &Config) -> Vec<String> {
     let mut notes = Vec::new();
     for broker in &config.brokers {

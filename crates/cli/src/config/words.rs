@@ -1,8 +1,8 @@
-//! Settings that are one of a few words.
+//! Settings with a fixed set of values.
 
 use super::{setting::Setting, sources::Value};
 
-/// A setting that is one of a few words.
+/// Declares a setting with a fixed set of values.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $wanted:literal, { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -23,7 +23,7 @@ macro_rules! words {
                 let Value::Text(text) = value else { return Err(None) };
                 match text.as_str() {
                     $($word => Ok(Self::$variant),)+
-                    _ => Err(Some("not one of the words".to_owned())),
+                    _ => Err(Some("unknown value".to_owned())),
                 }
             }
 
@@ -34,33 +34,33 @@ macro_rules! words {
     };
 }
 words!(
-    /// How log lines look.
+    /// The format of log lines.
     LogFormat, "\"text\" or \"json\"", {
         /// For people.
         Text = "text",
-        /// For machines, one object a line.
+        /// For machines, one object per line.
         Json = "json",
     }
 );
 
 words!(
-    /// The least important log lines that are written.
+    /// The lowest level of log lines that are written.
     LogLevel, "\"error\", \"warn\", \"info\", \"debug\" or \"trace\"", {
-        /// Only what needs someone.
+        /// Failures that need a person.
         Error = "error",
-        /// And what may need someone.
+        /// Also failures that may need a person.
         Warn = "warn",
-        /// And what happened.
+        /// Also normal events.
         Info = "info",
-        /// And why.
+        /// Also details of decisions.
         Debug = "debug",
-        /// And everything else.
+        /// All lines.
         Trace = "trace",
     }
 );
 
 words!(
-    /// What a dead letter does to its key.
+    /// Whether a dead letter blocks its key.
     OnDeadWord, "\"continue\" or \"block\"", {
         /// Later messages of the key go on.
         Continue = "continue",

@@ -1,11 +1,11 @@
-//! What the demo shows while it runs: a live bar on a terminal, a line a second elsewhere.
+//! The display of the demo: a live bar on a terminal, otherwise one line per second.
 
 use std::time::Duration;
 
 use console::style;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What there is to show.
+/// The counters of one frame.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Frame {
     /// Orders committed and rolled back.
@@ -28,7 +28,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Starts the display, for a run of about so long.
+    /// Starts the display.
     pub(super) fn new() -> Self {
         let is_terminal = console::user_attended_stderr();
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -45,7 +45,7 @@ impl Screen {
         }
     }
 
-    /// Something worth a line of its own.
+    /// Prints an event on its own line.
     pub(super) fn say(&self, text: &str) {
         let line = format!("{:>5.1} s  {text}", self.started.elapsed().as_secs_f64());
         if self.is_terminal {
@@ -55,7 +55,7 @@ impl Screen {
         }
     }
 
-    /// Shows the frame; rates are those since the last one.
+    /// Shows the frame, with the rates since the last frame.
     pub(super) fn show(&mut self, frame: Frame) {
         let now = self.started.elapsed();
         let seconds = now.saturating_sub(self.last_at).as_secs_f64().max(0.001);
@@ -88,7 +88,7 @@ impl Screen {
     }
 }
 
-/// A line of the verdict: a mark, what was looked at, and the count.
+/// A line of the verdict: a mark, the fact, and the count.
 pub(super) fn verdict_line(is_good: bool, what: &str, count: &str) -> String {
     let mark = if is_good { style("✓").green() } else { style("✗").red() };
     format!("  {mark} {what:<46}{count:>10}")

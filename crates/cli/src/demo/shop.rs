@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Writers that run at once.
 pub(super) const WRITERS: u64 = 4;
-/// Customers orders are placed for: the keys that order must hold for.
+/// Number of customers, which are the keys of the messages.
 const CUSTOMERS: u64 = 40;
-/// One in so many orders is rolled back after its message was enqueued.
+/// Of this many orders one is rolled back after its message was enqueued.
 const ROLLBACK_EVERY: u64 = 10;
 
-/// What has happened so far, for the screen. The verdict does not look at it.
+/// Counts of orders for the display. The verdict does not use them.
 #[derive(Default)]
 pub(super) struct Tally {
     /// Orders committed.
@@ -30,7 +30,7 @@ pub(super) struct Tally {
 struct OrderPlaced {
     order: String,
     customer: u64,
-    /// Counts the orders of the customer: what shows that order was kept.
+    /// Number of the order among the customer's orders; the verdict checks the order by it.
     number: i64,
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn place_orders(
 }
 
 async fn place_order(pool: &SqlitePool, customer: u64, is_rolled_back: bool) -> Result<()> {
-    // IMMEDIATE: a transaction that will write says so first, and waits for its turn.
+    // IMMEDIATE: a writing transaction takes the write lock first, and waits for it.
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
     let number: i64 =
         sqlx::query_scalar("UPDATE customer SET orders = orders + 1 WHERE id = ? RETURNING orders")

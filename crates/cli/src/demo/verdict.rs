@@ -1,9 +1,9 @@
-//! What really happened, computed from the two databases and nothing else.
+//! The verdict of the demo, computed only from the two databases.
 
 use anyhow::Result;
 use sqlx::SqlitePool;
 
-/// Counts that decide.
+/// The counts that decide the verdict.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Orders in the shop's database.
@@ -12,7 +12,7 @@ pub(super) struct Verdict {
     pub(super) delivered: i64,
     /// Orders whose message never arrived.
     pub(super) lost: i64,
-    /// Messages that arrived without an order: rolled back, yet sent.
+    /// Messages that arrived without an order: sent although rolled back.
     pub(super) phantom: i64,
     /// First arrivals that came before an earlier order of the same customer.
     pub(super) reordered: i64,
@@ -21,7 +21,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Whether every promise held. Duplicates are promised to be possible, and are only counted.
+    /// Whether every promise held. Duplicates break no promise and are only counted.
     pub(super) fn holds(&self) -> bool {
         self.committed > 0
             && self.committed == self.delivered

@@ -1,5 +1,4 @@
-//! The consuming side: records everything that arrives, in the order it arrives, in a database of
-//! its own.
+//! The consuming side: records messages in the order of their arrival, in its own database.
 
 use std::sync::{
     Arc,

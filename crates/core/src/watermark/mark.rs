@@ -1,4 +1,4 @@
-//! What has been handled of one shard: its floor, the seqs around it, and where older ones are.
+//! The handled messages of one shard: its floor, the seqs around it, and the pages of older seqs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ const HANDLED_MAX: usize = if cfg!(test) { 6 } else { 512 };
 /// How many of them are left when the others go to pages.
 const HANDLED_KEPT: usize = HANDLED_MAX / 2;
 
-/// What has been handled of one shard.
+/// The handled messages of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) shard: Shard,
@@ -43,7 +43,7 @@ impl Mark {
         }
     }
 
-    /// Whether everything the floor speaks of includes this seq, given that it is of this shard.
+    /// Whether the floor covers this seq, given that it is of this shard.
     pub(super) fn covers(&self, seq: Seq) -> bool {
         seq <= self.floor && !self.missing.contains(&seq)
     }

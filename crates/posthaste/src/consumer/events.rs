@@ -46,11 +46,12 @@ impl Events {
         self.count("posthaste_inbox_impossible_total", tally.impossible);
         if tally.impossible > 0 {
             error!(consumer = %self.consumer, messages = tally.impossible,
-                "messages whose sender had said that they were delivered before; handled all the \
-                 same: please report this");
+                "handled messages that their sender had reported as delivered before: please report \
+                 this bug");
         }
         if tally.reordered > 0 {
-            debug!(consumer = %self.consumer, messages = tally.reordered, "handled late");
+            debug!(consumer = %self.consumer, messages = tally.reordered,
+                "handled messages after later ones of their lane");
         }
     }
 
@@ -59,30 +60,31 @@ impl Events {
             "consumer" => self.consumer.to_string(), "class" => failure.class)
         .increment(1);
         warn!(consumer = %self.consumer, message = %id, attempts, error = %failure,
-            retry_in_seconds = log_seconds(pause), "the handler failed; it will be tried again");
+            retry_in_seconds = log_seconds(pause), "the handler failed, trying the message again");
     }
 
     pub(super) fn dead_lettered(&self, id: MessageId, failure: &Failure, attempts: u32) {
         self.count("posthaste_inbox_dead_lettered_total", 1);
         error!(consumer = %self.consumer, message = %id, attempts, error = %failure,
-            "became a dead letter: `posthaste dead list`");
+            "message is a dead letter: see `posthaste dead list`");
     }
 
     pub(super) fn waiting(&self, error: &InboxError, pause: Duration) {
         counter!("posthaste_store_failures_total", "operation" => "inbox", "code" => error.code())
             .increment(1);
         warn!(consumer = %self.consumer, %error,
-            retry_in_seconds = log_seconds(pause), "the database cannot be used now");
+            retry_in_seconds = log_seconds(pause), "the database cannot be used, trying again");
     }
 
     pub(super) fn broker_failed(&self, error: &BrokerError, pause: Duration) {
         self.count("posthaste_inbox_receive_failures_total", 1);
         warn!(consumer = %self.consumer, %error,
-            retry_in_seconds = log_seconds(pause), "the broker cannot be used now");
+            retry_in_seconds = log_seconds(pause), "the broker cannot be used, trying again");
     }
 
     pub(super) fn not_acknowledged(&self, error: &BrokerError) {
-        debug!(consumer = %self.consumer, %error, "not acknowledged; it comes again as a copy");
+        debug!(consumer = %self.consumer, %error,
+            "acknowledging failed, the message comes again as a duplicate");
     }
 
     pub(super) fn purged(&self, purged: InboxPurged) {

@@ -1,4 +1,4 @@
-//! What users write: handlers, and what their errors mean.
+//! Handlers of users, and the classification of their errors.
 
 use std::{
     collections::HashMap, error::Error, fmt, future::Future, panic::AssertUnwindSafe, pin::Pin,
@@ -9,7 +9,7 @@ use posthaste_core::{Failure, Incoming, StoreError, StoreErrorKind};
 
 use crate::Database;
 
-/// What a handler returns: `Box::pin(async move { … Ok(()) })`.
+/// The return type of a handler: `Box::pin(async move { … Ok(()) })`.
 pub type HandlerFuture<'c> = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + 'c>>;
 
 /// A handler of one message.
@@ -17,7 +17,7 @@ type HandlesOne<DB> = dyn for<'c> Fn(&'c mut <DB as Database>::Connection, &'c I
     + Send
     + Sync;
 
-/// A handler of several.
+/// A handler of several messages.
 type HandlesAll<DB> = dyn for<'c> Fn(&'c mut <DB as Database>::Connection, &'c [&'c Incoming]) -> HandlerFuture<'c>
     + Send
     + Sync;
@@ -48,8 +48,8 @@ impl<DB: Database> Handler<DB> {
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// Why a handler failed. Any error becomes one by `?`, and then the message is tried again; an error
-/// of the database driver that says that the database cannot be used spends no attempt.
+/// Why a handler failed. `?` converts any error, and the message is then tried again. A driver
+/// error that says that the database cannot be used spends no attempt.
 pub struct HandlerError {
     source: Source,
     /// Whether trying again is pointless.
@@ -82,10 +82,10 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-/// What a handler's error means to its runner.
+/// The classification of a handler's error.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// It says nothing about the message.
+    /// The database cannot be used; the message is not at fault.
     Outage(StoreError),
     /// The message could not be handled.
     Failed { failure: Failure, is_final: bool },
@@ -126,7 +126,7 @@ impl<DB: Database> Handlers<DB> {
                 is_final: true,
             });
         };
-        // With what the error says of itself, which is the user's code too.
+        // Formatting the error runs user code too, so it must be inside `catch_unwind`.
         let outcome = async { handler.handle(connection, run).await.map_err(trouble::<DB>) };
         match AssertUnwindSafe(outcome).catch_unwind().await {
             Ok(outcome) => outcome,
@@ -148,7 +148,7 @@ fn trouble<DB: Database>(error: HandlerError) -> Trouble {
     let mut cause = source.source();
     while let Some(error) = cause {
         let text = error.to_string();
-        // Many errors show their source themselves.
+        // Many errors include their source in their own text.
         if !detail.contains(&text) {
             detail = format!("{detail}: {text}");
         }

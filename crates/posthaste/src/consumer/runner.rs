@@ -23,36 +23,38 @@ use super::{
 };
 use crate::Database;
 
-/// Messages received and not finished, at most: so many batches of each slot, so that some wait while
-/// one is handled, and never fewer than this, so that a key that waits does not stop the others.
+/// Batches per slot that may be unfinished, so that some wait while one is handled. The most
+/// unfinished messages are this many batches of all slots, but never fewer than `IN_FLIGHT_MIN`, so
+/// that a key that waits does not stop other keys.
 const AHEAD: usize = 4;
 const IN_FLIGHT_MIN: usize = 256;
-/// Bytes of them from which on no more are received.
+/// Bytes of unfinished messages from which on no more messages are received.
 const IN_FLIGHT_BYTES: usize = 64 * 1024 * 1024;
-/// Redriven dead letters taken at a time.
+/// Most redriven dead letters that are read at a time.
 const LETTERS_MAX: u32 = 100;
-/// Longest pause between two tries to reach a broker that is away: what waits there is handled within
-/// seconds of its return.
+/// Longest pause between two attempts to reach the broker: waiting messages are handled within
+/// seconds after an outage.
 const RECONNECT_MAX: Duration = Duration::from_secs(5);
-/// How often ids are forgotten, and how many at a time.
+/// How often ids are removed, and how many at a time.
 const PURGE_EVERY: Duration = Duration::from_secs(60);
 const PURGE_ROWS: u32 = 1000;
 
-/// What the loop knows.
+/// The state of the consumer's main loop; one task owns it.
 struct Runner<DB: Database> {
     consumer: Consumer<DB>,
     store: Arc<dyn InboxStore>,
     events: Events,
     slots: Vec<UnboundedSender<Job>>,
-    /// Not seeded at random: the same messages go to the same slots in every run.
+    /// Hashes chains to slots. It has no random seed, so the same messages go to the same slots in
+    /// every run.
     hasher: BuildHasherDefault<DefaultHasher>,
-    /// Given to slots and not finished.
+    /// Messages given to slots and not finished.
     in_flight: usize,
-    /// Bytes of those.
+    /// Bytes of the messages in flight.
     in_flight_bytes: usize,
     /// Dead letters given to slots and not finished.
     letters: HashSet<MessageId>,
-    /// What ended a task of the consumer that should have gone on: the consumer ends with it.
+    /// The panic of a task of the consumer: the consumer ends with it.
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -133,7 +135,7 @@ impl<DB: Database + 'static> Runner<DB> {
                     Some(Report::Finished(finished)) => self.finished(finished).await,
                     None => return Ok(()),
                 },
-                // What a slot has to say comes first: this one panicked.
+                // A slot ends early only by a panic; its pending reports come first.
                 Some(ended) = tasks.join_next() => {
                     self.panic = ended.err().and_then(|error| error.try_into_panic().ok());
                     return Ok(());
@@ -161,7 +163,7 @@ impl<DB: Database + 'static> Runner<DB> {
         let chain = Chain::of(&incoming, self.consumer.inbox.mode(), origin);
         let hash = self.hasher.hash_one(&chain) as usize;
         let slot = &self.slots[hash % self.slots.len()];
-        // A slot that is gone has reported why, or panicked, which ends the consumer.
+        // A slot that has ended has reported a fatal error or panicked, which ends the consumer.
         let (is_single, bytes) = (origin == Origin::Letter, incoming.message.weight());
         if slot.send(Job { incoming, chain, origin, attempts: 0, is_single }).is_ok() {
             self.in_flight += 1;
@@ -187,10 +189,10 @@ impl<DB: Database + 'static> Runner<DB> {
         }
     }
 
-    /// Dead letters that a person sent again.
+    /// Gives redriven dead letters to the slots.
     async fn take_letters(&mut self) {
         let name = self.consumer.inbox.consumer().to_owned();
-        // What cannot be read now is there at the next look.
+        // After a failed read the next poll finds the dead letters.
         let Ok(due) = self.store.due_letters(&name, LETTERS_MAX).await else { return };
         for letter in due {
             if self.letters.insert(letter.message.id) {
@@ -201,7 +203,7 @@ impl<DB: Database + 'static> Runner<DB> {
         }
     }
 
-    /// Waits for what is being handled, and acknowledges it.
+    /// Waits for the messages that are being handled, and acknowledges them.
     async fn drain(&mut self, mut reports: UnboundedReceiver<Report>, mut tasks: JoinSet<()>) {
         self.slots.clear();
         let end = Instant::now() + self.consumer.settings.drain;
@@ -222,7 +224,7 @@ impl<DB: Database + 'static> Runner<DB> {
     }
 }
 
-/// Forgets what is older than the window, now and then, and measures what is kept.
+/// Removes ids older than the window at intervals, and updates the gauges of the inbox.
 async fn clean(
     store: Arc<dyn InboxStore>,
     consumer: String,
@@ -231,7 +233,7 @@ async fn clean(
     stop: CancellationToken,
 ) {
     loop {
-        // What fails is tried again in the next round.
+        // After a failure the next round tries again.
         while let Ok(purged) = store.purge_inbox(&consumer, window, PURGE_ROWS).await {
             events.purged(purged);
             if purged.ids.max(purged.discarded) < u64::from(PURGE_ROWS) || stop.is_cancelled() {

@@ -1,7 +1,8 @@
-//! One slot: handles the messages given to it, in order, several in a transaction where it may.
+//! One slot: handles its messages in order, several in one transaction if allowed.
 //!
-//! A message whose handler fails puts its *chain* on hold: what must not overtake it, that is, later
-//! messages of its key or, in watermark mode, of its lane. Other chains go on.
+//! When a handler fails, the slot holds the *chain* of the message: the messages that must not
+//! overtake it, that is, later messages of its key or, in watermark mode, of its lane. Other chains
+//! go on.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,7 +27,8 @@ use super::{
 };
 use crate::{Database, Handled, Inbox};
 
-/// What must be handled in order.
+/// Identifies messages that must be handled in order: those of a key or of a lane. A message
+/// without either is alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Chain {
     Key(String),
@@ -46,11 +48,11 @@ impl Chain {
     }
 }
 
-/// Where a message comes from.
+/// The origin of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Broker,
-    /// It is a dead letter that a person sent again.
+    /// The message is a redriven dead letter.
     Letter,
 }
 
@@ -62,28 +64,28 @@ pub(super) struct Job {
     pub(super) origin: Origin,
     /// Failures of the handler so far.
     pub(super) attempts: u32,
-    /// It has a transaction of its own: another one failed, or it is a letter.
+    /// Whether the message needs its own transaction: a shared one failed, or it is a dead letter.
     pub(super) is_single: bool,
 }
 
-/// A message that a slot is done with.
+/// A finished message.
 pub(super) struct Finished {
     pub(super) receipt: u64,
     pub(super) id: MessageId,
     pub(super) origin: Origin,
-    /// Its weight.
+    /// Size of the message in memory.
     pub(super) bytes: usize,
 }
 
-/// What a slot tells the runner.
+/// A report of a slot to the runner.
 pub(super) enum Report {
-    /// Committed, or found to have been: acknowledge.
+    /// The message is committed, now or before: acknowledge it.
     Finished(Finished),
     /// The consumer cannot go on.
     Fatal(InboxError),
 }
 
-/// Messages of a chain that wait for its first one to be tried again.
+/// Messages of a chain that wait until its first message is tried again.
 struct Held {
     jobs: VecDeque<Job>,
     due: Instant,
@@ -99,18 +101,18 @@ pub(super) struct Slot<DB: Database> {
     pub(super) jobs: UnboundedReceiver<Job>,
     pub(super) reports: UnboundedSender<Report>,
     pub(super) stop: CancellationToken,
-    /// Given and not begun, in order.
+    /// Messages that were given to the slot and not begun, in order.
     ready: VecDeque<Job>,
     held: BTreeMap<Chain, Held>,
     random: fastrand::Rng,
 }
 
-/// What came of a transaction.
+/// The result of a transaction.
 enum Outcome {
     Done,
-    /// Trying the same again may help; says nothing about the messages.
+    /// The same transaction may succeed later; the messages are not at fault.
     Later(InboxError),
-    /// The handler failed for the first of the jobs that were new.
+    /// The handler failed.
     Failed {
         failure: Failure,
         is_final: bool,
@@ -145,7 +147,7 @@ impl<DB: Database + 'static> Slot<DB> {
         }
     }
 
-    /// Works until told to stop; what has begun by then is finished.
+    /// Handles messages until told to stop; a transaction that has begun is finished.
     pub(super) async fn run(mut self) {
         let mut outages = 0;
         while let Some(batch) = self.next_batch().await {
@@ -165,7 +167,7 @@ impl<DB: Database + 'static> Slot<DB> {
                     }
                 }
                 Outcome::Fatal(error) => {
-                    // The runner is gone only when everything ends anyway.
+                    // The runner is gone only when the whole consumer ends.
                     let _ = self.reports.send(Report::Fatal(error));
                     return;
                 }
@@ -197,8 +199,8 @@ impl<DB: Database + 'static> Slot<DB> {
         }
     }
 
-    /// Chains whose pause is over queue up again, behind the others: one that keeps failing does not
-    /// keep them waiting.
+    /// Queues chains whose pause is over behind the others, so that a chain that keeps failing does
+    /// not delay them.
     fn release_due(&mut self) {
         let now = Instant::now();
         let due = self.held.extract_if(.., |_, held| held.due <= now);
@@ -269,7 +271,7 @@ impl<DB: Database + 'static> Slot<DB> {
         }
     }
 
-    /// Handles a dead letter that was sent again; its record is there already.
+    /// Handles a redriven dead letter; its inbox record exists already.
     async fn handle_letter(&self, job: &Job) -> Outcome {
         let id = job.incoming.message.id;
         let mut transaction = match DB::begin(&self.pool).await {
@@ -312,7 +314,7 @@ impl<DB: Database + 'static> Slot<DB> {
         }
     }
 
-    /// Puts the messages back and waits a while.
+    /// Puts the messages back and pauses.
     async fn wait(&mut self, batch: Vec<Job>, error: &InboxError, outages: u32) {
         let backoff = Backoff { initial: Duration::from_millis(50), max: Duration::from_secs(5) };
         let pause = backoff.delay(outages, &mut self.random);
@@ -333,8 +335,8 @@ impl<DB: Database + 'static> Slot<DB> {
         }
     }
 
-    /// A handler failed. Of several messages it is not known for whom, so they are tried one by one;
-    /// a single one is held, or given up.
+    /// Reacts to a failed handler. If the transaction had several messages, the failing one is
+    /// unknown, so they are tried one by one. A single message is held, or becomes a dead letter.
     async fn fail(
         &mut self,
         mut batch: Vec<Job>,
@@ -374,8 +376,8 @@ impl<DB: Database + 'static> Slot<DB> {
         }
     }
 
-    /// Makes the message a dead letter and records it as handled, in one transaction. Not one that
-    /// another replica has handled meanwhile: it took effect.
+    /// Makes the message a dead letter and records it as handled, in one transaction. Does nothing
+    /// if another replica has handled the message meanwhile, because it took effect.
     async fn bury(&self, job: &Job, failure: &Failure) -> Result<bool, InboxError> {
         let letter = Letter {
             consumer: self.inbox.consumer().to_owned(),
@@ -403,8 +405,9 @@ fn of_inbox(error: InboxError) -> Outcome {
     if error.is_retryable() { Outcome::Later(error) } else { Outcome::Fatal(error) }
 }
 
-/// After the handler ran: a transaction that cannot be committed as it is, say because of a deferred
-/// constraint or a failed statement that the handler did not mind, is the handler's failure.
+/// The outcome of a failed commit after the handler ran. A transaction that cannot be committed,
+/// for example because of a deferred constraint or of a failed statement that the handler ignored,
+/// is a failure of the handler.
 fn of_commit(error: InboxError) -> Outcome {
     match error {
         InboxError::Store(error) if error.kind != StoreErrorKind::Unavailable => {
@@ -421,7 +424,7 @@ fn of_handler(trouble: Trouble) -> Outcome {
     }
 }
 
-/// Another replica handled one of several messages meanwhile.
+/// The error when another replica handled one of several messages meanwhile.
 fn raced() -> InboxError {
     StoreError::new(
         StoreErrorKind::Unavailable,

@@ -137,8 +137,8 @@ async fn psql_stores_literals_and_variables_as_they_are() {
     bed.remove().await;
 }
 
-/// psycopg leaves the type of strings open, as most drivers do; binds on the server and by itself; and
-/// has types of its own for JSON.
+/// psycopg leaves the type of strings open, as most drivers do; binds on the server and by itself;
+/// and has types of its own for JSON.
 #[tokio::test]
 async fn psycopg_stores_payloads_as_they_are() {
     let bed = Bed::fresh().await;

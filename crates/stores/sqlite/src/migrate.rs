@@ -28,9 +28,9 @@ pub async fn migrate(pool: &SqlitePool) -> Result<Vec<&'static str>, StoreError>
     SqliteStore::new(pool.clone()).migrate().await
 }
 
-/// Goes on with a file that was restored from a backup. Positions mean what they meant, but seqs are
-/// handed out a second time: every route's log gets another identity, so that no consumer takes new
-/// messages for copies of old ones, and all leases end.
+/// Goes on with a file that was restored from a backup. Positions mean what they meant, but seqs
+/// are handed out a second time: every route's log gets another identity, so that no consumer takes
+/// new messages for copies of old ones, and all leases end.
 ///
 /// # Errors
 /// As for any call; then nothing was changed.

@@ -1,5 +1,5 @@
-//! The faults. Each asks for the plan's transfers, makes something go wrong meanwhile, heals it, and tells
-//! what it saw that shows that it was there.
+//! The faults. Each requests the plan's transfers, injects a fault meanwhile, heals it, and reports
+//! evidence that the fault took effect.
 
 use anyhow::{Context, bail, ensure};
 use lapin::{Connection, ConnectionProperties, options::QueueBindOptions, types::FieldTable};
@@ -13,14 +13,15 @@ use crate::{eventually, system::EXCHANGE};
 const TRIES: usize = 10;
 
 impl Chaos {
-    /// How it should be: everything is sent once.
+    /// No fault: every message is sent once.
     pub(super) async fn nothing(&mut self) -> anyhow::Result<String> {
         self.flow(self.plan.transfers).await?;
         self.wait_settled(self.ledger.asked.len()).await?;
         Ok(format!("{} copies", self.copies().await?))
     }
 
-    /// RabbitMQ is away, so that what a relay has read it cannot publish; then it is killed.
+    /// RabbitMQ is down, so that a relay cannot publish the messages it has read; then the relay is
+    /// killed.
     pub(super) async fn kill_before_publish(&mut self) -> anyhow::Result<String> {
         let paused = "route paused";
         let before: Vec<usize> =
@@ -39,7 +40,7 @@ impl Chaos {
         Ok(format!("{pending} were waiting"))
     }
 
-    /// Nobody can write down what was delivered; then all relays are killed.
+    /// A lock keeps relays from settling delivered messages; then all relays are killed.
     pub(super) async fn kill_before_mark(&mut self) -> anyhow::Result<String> {
         let (settled, copies) = (self.ledger.settled().await?, self.copies().await?);
         let mut lock = self.ledger.pool().begin().await?;
@@ -62,7 +63,7 @@ impl Chaos {
         Ok(format!("{unmarked} settled and not marked, {copies} came again"))
     }
 
-    /// Relays find many messages, and are ended when some of them are through.
+    /// Relays find many messages, and are killed or stopped when some of them are delivered.
     pub(super) async fn end_in_a_batch(&mut self, signal: &str) -> anyhow::Result<String> {
         let transfers = self.plan.transfers * BATCHES;
         for _ in 0..TRIES {
@@ -81,13 +82,13 @@ impl Chaos {
             if pending > 0 && settled < transfers {
                 return Ok(format!("{settled} of {transfers} were settled"));
             }
-            // It was too fast: everything was through.
+            // The relays were too fast: all messages were delivered.
             self.wait_settled(self.ledger.asked.len()).await?;
         }
         bail!("{transfers} transfers were through before the relays ended, {TRIES} times")
     }
 
-    /// The consumer is killed with events in its hands.
+    /// The consumer is killed while it handles events.
     pub(super) async fn kill_consumer(&mut self) -> anyhow::Result<String> {
         let settled = self.ledger.settled().await?;
         let (client, transfers) = (self.client.clone(), self.plan.transfers);
@@ -100,7 +101,7 @@ impl Chaos {
         Ok(format!("{settled} of {transfers} were settled"))
     }
 
-    /// The database goes without a word and comes back.
+    /// The database crashes and is restarted.
     pub(super) async fn crash_postgres(&mut self) -> anyhow::Result<String> {
         let settled = self.ledger.settled().await?;
         let (client, transfers) = (self.client.clone(), self.plan.transfers * BATCHES);
@@ -116,7 +117,7 @@ impl Chaos {
         Ok(format!("{repeated} of {transfers} were asked for again"))
     }
 
-    /// Nobody's queue is bound to the exchange: RabbitMQ returns what it cannot route.
+    /// No queue is bound to the exchange: RabbitMQ returns unroutable messages.
     pub(super) async fn unbind(&mut self) -> anyhow::Result<String> {
         let url = self.system.rabbitmq().url();
         let connection = Connection::connect(url, ConnectionProperties::default()).await?;
@@ -145,7 +146,7 @@ impl Chaos {
         Ok(format!("{refused} were returned and put aside"))
     }
 
-    /// RabbitMQ is away while the APIs go on.
+    /// RabbitMQ is down while the APIs go on.
     pub(super) async fn broker_away(&mut self) -> anyhow::Result<String> {
         block_in_place(|| self.system.rabbitmq().stop())?;
         self.flow(self.plan.transfers).await?;

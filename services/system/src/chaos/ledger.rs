@@ -1,4 +1,4 @@
-//! What was asked for, and what the database says became of it.
+//! Compares the requested transfers with the database.
 
 use std::collections::BTreeMap;
 

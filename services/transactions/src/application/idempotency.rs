@@ -1,4 +1,4 @@
-//! Asking twice for the same thing: a key the client chooses, and a fingerprint of what it asked for.
+//! Repeated requests: an idempotency key that the client chooses, and a fingerprint of the request.
 
 use sha2::{Digest, Sha256};
 

@@ -1,4 +1,4 @@
-//! What can be done with transfers, and the port it needs.
+//! The use cases of transfers, and their port.
 
 mod idempotency;
 mod ports;

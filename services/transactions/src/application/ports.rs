@@ -12,7 +12,8 @@ pub enum LedgerError {
     /// It may work later.
     #[error("{0}")]
     Unavailable(String),
-    /// It took too long, and may work later: somebody holds what it needs, which concerns no other call.
+    /// The call took too long and may succeed later: another transaction holds a lock that it
+    /// needs; other calls are not affected.
     #[error("{0}")]
     Held(String),
     /// It will not.

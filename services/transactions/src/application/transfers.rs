@@ -7,18 +7,18 @@ use uuid::Uuid;
 use super::{Fingerprint, IdempotencyKey, Ledger, LedgerError, Recorded, StoredTransfer};
 use crate::domain::{Status, Transfer, UserId};
 
-/// What asking for a transfer came to.
+/// The result of a request for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
     /// It is recorded.
     New(StoredTransfer),
-    /// The same was asked for before, with the same key: this is it.
+    /// The same request with the same key was recorded before: this is its transfer.
     Before(StoredTransfer),
-    /// The key was used for something else. Nothing was done.
+    /// The key was used for another request. Nothing was recorded.
     KeyReused,
 }
 
-/// Everything that can be done with transfers.
+/// The use cases of transfers.
 pub struct Transfers {
     ledger: Arc<dyn Ledger>,
 }
@@ -33,7 +33,7 @@ impl Transfers {
     /// Records a transfer, once per key.
     ///
     /// # Errors
-    /// When the ledger cannot; then nothing is recorded, or it is unknown whether it was.
+    /// When the ledger fails; the transfer was not recorded, or that is unknown.
     pub async fn create(
         &self,
         transfer: &Transfer,
@@ -66,11 +66,11 @@ impl Transfers {
         self.ledger.balance(user).await
     }
 
-    /// Says of transfers that somebody is settling them: `PENDING` becomes `PROCESSING`, for everybody to
-    /// see, before anything is decided. Any other status stays. A crash may undo it.
+    /// Marks transfers as being settled: `PENDING` becomes `PROCESSING`, visible to all clients
+    /// before the decision. Any other status stays. A crash may undo it.
     ///
     /// # Errors
-    /// When the ledger cannot; call it again.
+    /// When the ledger fails; call it again.
     pub async fn begin(&self, ids: &[Uuid]) -> Result<(), LedgerError> {
         self.ledger.begin(ids).await
     }

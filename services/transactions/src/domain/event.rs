@@ -1,4 +1,4 @@
-//! What the rest of the world is told.
+//! The event of a new transfer.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -24,7 +24,7 @@ pub struct TransactionCreated {
 impl TransactionCreated {
     /// The name consumers know it by.
     pub const TYPE: &'static str = "TransactionCreated";
-    /// What it is routed by: the type, in the way of brokers.
+    /// The topic, which is the routing key: the type in the spelling of brokers.
     pub const TOPIC: &'static str = "transaction.created";
 
     /// The event of a new transfer.

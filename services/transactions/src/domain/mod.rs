@@ -1,4 +1,4 @@
-//! What a transfer is, and the rules it obeys whoever asks and wherever it is kept.
+//! Transfers and their rules, independent of API and storage.
 
 mod event;
 mod settlement;

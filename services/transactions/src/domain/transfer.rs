@@ -29,8 +29,8 @@ pub enum Violation {
     ZeroCharacter(&'static str),
 }
 
-/// A user's name: any text. One that has the form of a UUID is the same user in capitals and in small
-/// letters, and is kept in small ones.
+/// A user id: any text. In an id that has the form of a UUID letter case does not matter; it is
+/// kept in lower case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UserId(String);
 
@@ -76,7 +76,7 @@ fn check_text(field: &'static str, text: &str, chars_max: usize) -> Result<(), V
     Ok(())
 }
 
-/// A transfer as somebody asks for it, before any rule was looked at.
+/// A requested transfer, before its rules are checked.
 #[derive(Clone, Default)]
 pub struct Draft {
     /// Who pays.
@@ -108,8 +108,8 @@ impl Transfer {
     /// A new transfer.
     ///
     /// # Errors
-    /// The first rule that is broken, in this order: sender, receiver, both the same, amount; then the
-    /// limits of the texts.
+    /// The first rule that is broken, in this order: sender, receiver, both the same, amount; then
+    /// the limits of the texts.
     pub fn new(draft: Draft) -> Result<Self, Violation> {
         let Draft { from_user_id, to_user_id, amount, description } = draft;
         for (field, text) in [("from_user_id", &from_user_id), ("to_user_id", &to_user_id)] {
@@ -133,7 +133,7 @@ impl Transfer {
 /// Where a transfer is in its life: `PENDING`, `PROCESSING`, then one of the last two for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Recorded; nobody has looked at it yet.
+    /// The transfer is recorded and not settled yet.
     Pending,
     /// Being settled.
     Processing,

@@ -47,8 +47,9 @@ pub fn router(transfers: Arc<Transfers>) -> Router {
 
 /// Create a transfer
 ///
-/// Records a transfer and its event in one transaction. With an `Idempotency-Key`, the same request of the
-/// same sender is done once, however often and however concurrently it is sent. Keys do not expire.
+/// Records a transfer and its event in one transaction. With an `Idempotency-Key`, the same request
+/// of the same sender is done once, however often and however concurrently it is sent. Keys do not
+/// expire.
 #[utoipa::path(
     post, path = "/api/v1/transactions", tag = "transfers", operation_id = "createTransaction",
     params(("Idempotency-Key" = Option<String>, Header,
@@ -107,7 +108,7 @@ async fn find(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Success<TransactionState>, Problem> {
     let unknown = || Problem::new(StatusCode::NOT_FOUND, "transaction not found");
-    // What is no id names no transfer.
+    // A text that is no id names no transfer.
     let Path(id) = id.map_err(|_| unknown())?;
     let id = Uuid::try_parse(&id).map_err(|_| unknown())?;
     let stored = transfers.find(id).await.map_err(failure)?.ok_or_else(unknown)?;
@@ -116,8 +117,9 @@ async fn find(
 
 /// A user's balance
 ///
-/// What the user has received minus what they have sent, settled transfers alone. Users are not registered
-/// here: one that nobody has heard of has a balance of 0. It may be negative, and larger than 64 bits.
+/// What the user has received minus what they have sent, settled transfers alone. Users are not
+/// registered here: one that nobody has heard of has a balance of 0. It may be negative, and larger
+/// than 64 bits.
 #[utoipa::path(
     get, path = "/api/v1/balance/{userId}", tag = "transfers", operation_id = "getBalance",
     params(("userId" = String, Path, description = "any text without U+0000",

@@ -1,4 +1,4 @@
-//! A connection that one kind of calls keeps.
+//! A connection that is kept for one kind of calls.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -11,11 +11,12 @@ use tokio::time::timeout;
 
 use crate::application::LedgerError;
 
-/// After this it goes back to the pool, which ends those that are old.
+/// Time after which the connection goes back to the pool, which closes old connections.
 const KEPT_MAX: Duration = Duration::from_secs(60);
 
-/// Connections of a pool, for calls that come one after the other. The one that was used last is kept for
-/// the next call: the pool sends a statement of its own whenever a connection is taken or given back.
+/// Connections of a pool, for calls that come one after the other. The one that was used last is
+/// kept for the next call: the pool sends a statement of its own whenever a connection is taken or
+/// given back.
 pub(super) struct Line {
     pool: PgPool,
     kept: Mutex<Option<Taken>>,
@@ -33,9 +34,9 @@ impl Line {
         Self { pool, kept: Mutex::default() }
     }
 
-    /// Does a call's work, which must not be cancelled. The connection of what ends well is kept for the next
-    /// one; that of what is late is closed, because its answer may still arrive, and the pool would wait for
-    /// that.
+    /// Does the work of a call, which must not be cancelled. After a successful call the connection
+    /// is kept for the next one. After a missed deadline it is closed, because the answer may still
+    /// arrive, and the pool would wait for it.
     pub(super) async fn call<T>(
         &self,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, LedgerError>,
@@ -58,7 +59,7 @@ impl Line {
         }
     }
 
-    /// The kept one, or one of the pool.
+    /// The kept connection, or one of the pool.
     async fn take(&self) -> Result<Taken, sqlx::Error> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         let is_fresh =

@@ -35,8 +35,9 @@ impl Database {
     pub async fn open(settings: Settings) -> anyhow::Result<Self> {
         Ok(match settings {
             Settings::Postgres(options) => {
-                // Every statement here finds its rows by an index. A plan that was made while a table was
-                // empty would read all of it until the server has looked at the table's size again.
+                // Every statement here finds its rows by an index. A plan that was made while a
+                // table was empty would read all of it until the server has looked at the table's
+                // size again.
                 let options = options.options([("enable_seqscan", "off")]);
                 Self::Postgres(database::postgres(options))
             }
@@ -53,7 +54,8 @@ impl Database {
         }
     }
 
-    /// Makes or updates the tables, the outbox's first: where ours are, it can be used. Any number of instances may do so at once.
+    /// Creates or updates the tables, the outbox's tables first: if the service's own tables exist,
+    /// the outbox can be used. Any number of instances may call it at once.
     ///
     /// # Errors
     /// When the database is out of reach, or does not permit it.
@@ -71,17 +73,17 @@ impl Database {
 
 /// A database in which transfers can be settled.
 pub trait Settles: posthaste::Database {
-    /// Whether a transaction that is open keeps everybody else from writing. Then nothing can be told
-    /// to others in the middle of it.
+    /// Whether an open transaction blocks all other writers. Then no other transaction can commit
+    /// in the middle of it.
     const IS_ONE_WRITER: bool;
 
-    /// Decides about transfers that are not final yet, in the order given, and moves their amounts, in the
-    /// caller's transaction: what records that they were to be settled is committed with it, or neither
-    /// is. The status of each after that, which any further call returns without moving anything; `None`
-    /// if there is no such transfer.
+    /// Settles the transfers that are not final yet, in the given order, and moves their amounts,
+    /// in the caller's transaction: the inbox record of their events commits together with it, or
+    /// neither does. Returns the status of each transfer; a further call returns the same status
+    /// and moves nothing. `None` if there is no such transfer.
     ///
     /// # Errors
-    /// What the database says: roll back.
+    /// Any error of the database: roll back.
     fn settle(
         connection: &mut Self::Connection,
         ids: &[Uuid],

@@ -1,6 +1,6 @@
-//! Calls that share statements: whoever comes while the database is busy with calls of the same kind
-//! waits, and all of them are the next statement. Nobody waits for more to come, so a call that is alone
-//! is not later than it was; and the more calls there are, the less each costs.
+//! Batches concurrent calls into shared statements: calls that arrive while a statement of their
+//! kind is running wait, and together form the next statement. No call waits for others to arrive,
+//! so a single call is not delayed; and the more calls there are, the less each costs.
 
 use std::sync::Arc;
 
@@ -8,37 +8,37 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::application::LedgerError;
 
-/// Most calls in a statement.
+/// Most calls in one statement.
 const TOGETHER_MAX: usize = 100;
 
-/// Most calls that wait for their turn; more wait for a place.
+/// Most calls that wait for the next statement; further calls wait for a free place.
 const WAITING_MAX: usize = 1000;
 
 /// A kind of calls.
 pub(super) trait Kind: Send + Sync + 'static {
-    /// What a call asks.
+    /// The request of a call.
     type Ask: Send + Sync + 'static;
-    /// What it is told.
+    /// The answer to a call.
     type Answer: Send + 'static;
 
-    /// One answer for each ask, in the same order. A failure is that of all of them.
+    /// Returns one answer for each request, in the same order. A failure applies to all of them.
     fn answer(
         &self,
         asks: &[Self::Ask],
     ) -> impl Future<Output = Result<Vec<Self::Answer>, LedgerError>> + Send;
 }
 
-/// A call that waits, and where its answer goes.
+/// A waiting call, and the channel for its answer.
 type Call<K> = (<K as Kind>::Ask, oneshot::Sender<Result<<K as Kind>::Answer, LedgerError>>);
 
-/// Where calls of a kind meet.
+/// The batcher of one kind of calls.
 pub(super) struct Together<K: Kind> {
-    /// Read by a task that ends when this is gone.
+    /// Waiting calls; the task that reads them ends when this sender is dropped.
     calls: mpsc::Sender<Call<K>>,
 }
 
 impl<K: Kind> Together<K> {
-    /// A meeting place. It needs a runtime.
+    /// Starts a batcher. It needs a runtime.
     pub(super) fn new(kind: K) -> Self {
         let (calls, mut called) = mpsc::channel(WAITING_MAX);
         let kind = Arc::new(kind);
@@ -48,37 +48,38 @@ impl<K: Kind> Together<K> {
                 if called.recv_many(&mut together, TOGETHER_MAX).await == 0 {
                     return;
                 }
-                // Whoever has gone was told that it failed, and may have asked for it again.
+                // Cancelled callers are dropped from the batch: they were told that the call
+                // failed, and may have repeated it.
                 together.retain(|(_, tell): &Call<K>| !tell.is_closed());
                 if together.is_empty() {
                     continue;
                 }
                 let kind = Arc::clone(&kind);
-                // In a task of its own: a panic is then the end of these calls alone.
+                // In its own task, so that a panic ends only these calls.
                 let _ = tokio::spawn(async move { answer(&*kind, together).await }).await;
             }
         });
         Self { calls }
     }
 
-    /// Calls, with whoever calls meanwhile.
+    /// Makes a call, batched with concurrent calls.
     pub(super) async fn ask(&self, ask: K::Ask) -> Result<K::Answer, LedgerError> {
         let (tell, told) = oneshot::channel();
-        // Only a panic ends a call without an answer.
+        // Only a panic leaves a call without an answer.
         let lost = || LedgerError::Internal("the statement ended without an answer".to_owned());
         self.calls.send((ask, tell)).await.map_err(|_| lost())?;
         told.await.map_err(|_| lost())?
     }
 }
 
-/// Answers calls together. Where that fails for another reason than that the database is away, nobody
-/// knows for whom, so each is tried alone, unless whoever asked has gone meanwhile.
+/// Answers calls with one statement. If the statement fails although the database is available, the
+/// failing call is unknown, so each call is tried alone, unless its caller was cancelled meanwhile.
 async fn answer<K: Kind>(kind: &K, together: Vec<Call<K>>) {
     let (asks, tells): (Vec<_>, Vec<_>) = together.into_iter().unzip();
     match kind.answer(&asks).await {
         Ok(answers) => {
             for (tell, answer) in tells.into_iter().zip(answers) {
-                // Whoever has gone does not want it any more.
+                // A cancelled caller does not need the answer.
                 let _ = tell.send(Ok(answer));
             }
         }
@@ -148,7 +149,8 @@ mod tests {
         }
     }
 
-    /// What is answered to asks that come during another statement, and the statements made for them.
+    /// What is answered to asks that come during another statement, and the statements made for
+    /// them.
     async fn meet(asks: &[u32]) -> (Vec<Result<u32, LedgerError>>, Vec<Vec<u32>>) {
         let doubles = Doubles::new(0);
         let together = Arc::new(Together::new(Arc::clone(&doubles)));

@@ -172,8 +172,8 @@ fn refused() -> Vec<(String, &'static str)> {
 }
 
 on_each_database!(
-    /// And R1.05, the envelope. D3-05: zero; D3-06: U+0000; D3-07: one UUID in two cases; D3-08: what
-    /// follows the JSON.
+    /// And R1.05, the envelope. D3-05: zero; D3-06: U+0000; D3-07: one UUID in two cases; D3-08:
+    /// what follows the JSON.
     r1_04_what_breaks_a_rule_is_refused_and_leaves_nothing,
     |api| {
         for (body, title) in refused() {

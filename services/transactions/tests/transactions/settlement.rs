@@ -136,7 +136,8 @@ async fn r1_12_copies_of_an_event_settle_nothing_again() {
     assert_eq!(system.api.bed.texts(timed).await.len(), 30);
 }
 
-/// A consumer is killed while it settles: the transfer is seen as `PROCESSING`, and the next one settles it.
+/// A consumer is killed while it settles: the transfer is seen as `PROCESSING`, and the next one
+/// settles it.
 #[tokio::test]
 async fn r1_12_a_consumer_killed_in_the_middle_settles_once() {
     let system = System::new().await;
@@ -158,8 +159,8 @@ async fn r1_12_a_consumer_killed_in_the_middle_settles_once() {
     relay.shutdown().await.unwrap();
 }
 
-/// Somebody holds what it needs for longer than a statement may take: that spends no attempt, and when it
-/// is free again, everything is settled by the same consumer.
+/// Somebody holds what it needs for longer than a statement may take: that spends no attempt, and
+/// when it is free again, everything is settled by the same consumer.
 #[tokio::test]
 async fn r1_12_a_consumer_that_is_held_up_goes_on_by_itself() {
     let system = System::new().await;
@@ -179,8 +180,8 @@ async fn r1_12_a_consumer_that_is_held_up_goes_on_by_itself() {
     relay.shutdown().await.unwrap();
 }
 
-/// The database is gone from the network with a statement under way: no connection is closed, so nothing
-/// tells the consumer. It goes on by itself.
+/// The database is gone from the network with a statement under way: no connection is closed, so
+/// nothing tells the consumer. It goes on by itself.
 #[tokio::test]
 async fn r1_12_a_consumer_whose_database_is_gone_without_a_word_goes_on_by_itself() {
     let system = System::new().await;

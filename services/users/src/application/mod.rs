@@ -1,4 +1,4 @@
-//! How somebody is registered, and what that needs of the world.
+//! The use case of registering a user, and its ports.
 
 use std::sync::Arc;
 
@@ -7,31 +7,31 @@ use uuid::Uuid;
 
 use crate::domain::{Email, Password, PasswordHash, User};
 
-/// Why a port could not do it. The texts are for logs: no SQL, no secret, no value.
+/// Why a port failed. The texts are for logs: no SQL, no secret, no value.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// It may work later.
+    /// The call may succeed later.
     #[error("{0}")]
     Unavailable(String),
-    /// It will not.
+    /// The call will not succeed later.
     #[error("{0}")]
     Internal(String),
 }
 
-/// What became of a user who was to be added.
+/// The result of adding a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// They were, and the event with them.
+    /// The user and the event were added.
     New,
-    /// Somebody has that address: nothing was written.
+    /// The address is already registered: nothing was written.
     EmailTaken,
 }
 
 /// Where users are kept.
 #[async_trait]
 pub trait Directory: Send + Sync {
-    /// Adds a user and their `UserCreated` in one transaction: both or neither. Of any number of calls
-    /// with one address exactly one is `New`.
+    /// Adds a user and their `UserCreated` in one transaction: both or neither. Of any number of
+    /// calls with one address exactly one is `New`.
     async fn add(&self, user: &User) -> Result<Added, PortError>;
 
     /// Whether calls can succeed.
@@ -45,12 +45,12 @@ pub trait Hasher: Send + Sync {
     async fn hash(&self, password: Password) -> Result<PasswordHash, PortError>;
 }
 
-/// What asking to be registered came to.
+/// The result of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registered {
     /// There is a new user.
     New(Uuid),
-    /// Somebody has that address.
+    /// The address is already registered.
     EmailTaken,
 }
 
@@ -67,11 +67,11 @@ impl Registration {
         Self { directory, hasher }
     }
 
-    /// Registers somebody. The hash is made first, and for a taken address too: the time it takes does
-    /// not tell the two apart.
+    /// Registers a user. The hash is computed first, also for a registered address, so that the
+    /// time of the answer does not tell the two cases apart.
     ///
     /// # Errors
-    /// When a port cannot; then nobody was registered, or it is unknown whether they were.
+    /// When a port fails; the user was not registered, or that is unknown.
     pub async fn register(
         &self,
         email: Email,

@@ -1,4 +1,4 @@
-//! What a user is made of: an e-mail address, and a password nobody keeps.
+//! A user: an e-mail address, and a password of which only a hash is kept.
 
 use std::fmt;
 
@@ -98,22 +98,22 @@ impl fmt::Debug for Password {
     }
 }
 
-/// What is kept instead of a password, in PHC form: it says how it was made.
+/// The hash of a password in PHC form, which names its algorithm and parameters.
 #[derive(Clone)]
 pub struct PasswordHash(pub String);
 
-/// Somebody who has registered.
+/// A registered user.
 #[derive(Clone)]
 pub struct User {
     /// Their identity, made here.
     pub id: Uuid,
-    /// Their address; nobody else's.
+    /// The address, unique among users.
     pub email: Email,
-    /// What their password is checked against.
+    /// The hash of the password.
     pub password: PasswordHash,
 }
 
-/// What the rest of the world is told: that there is a user, and nothing about them.
+/// The event of a new user. It holds the id and no personal data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UserCreated {
@@ -124,7 +124,7 @@ pub struct UserCreated {
 impl UserCreated {
     /// The name consumers know it by.
     pub const TYPE: &'static str = "UserCreated";
-    /// What it is routed by: the type, in the way of brokers.
+    /// The topic, which is the routing key: the type in the spelling of brokers.
     pub const TOPIC: &'static str = "user.created";
     /// Changes when the payload changes its meaning.
     pub const VERSION: &'static str = "1";

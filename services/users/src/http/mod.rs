@@ -34,11 +34,11 @@ pub fn router(registration: Arc<Registration>) -> Router {
         .with_state(registration)
 }
 
-/// Who wants to be registered.
+/// A request to register a user.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default)]
 struct CreateReq {
-    /// An e-mail address. Spaces around it and capitals mean nothing.
+    /// An e-mail address. Leading and trailing spaces and letter case do not matter.
     #[schema(required, format = "email", example = "ann@example.com")]
     email: String,
     /// A password.
@@ -61,14 +61,14 @@ struct UserId {
 
 /// Register a user
 ///
-/// Records a user and an event in one transaction. The password is kept as an Argon2id hash alone.
+/// Records a user and an event in one transaction. Only an Argon2id hash of the password is kept.
 #[utoipa::path(
     post, path = "/api/v1/users", tag = "users", operation_id = "createUser",
     request_body = CreateReq,
     responses(
         (status = 201, description = "registered", body = Success<UserId>),
         (status = 400, description = "the body breaks a rule", body = ErrorBody),
-        (status = 409, description = "somebody has this address", body = ErrorBody),
+        (status = 409, description = "the address is already registered", body = ErrorBody),
         (status = 413, description = "the body is larger than 64 KiB", body = ErrorBody),
         (status = 415, description = "the body is not JSON", body = ErrorBody),
         (status = 503, description = "not now; see Retry-After", body = ErrorBody),

@@ -48,7 +48,8 @@ impl Database {
         }
     }
 
-    /// Makes or updates the tables, the outbox's first: where ours are, it can be used. Any number of instances may do so at once.
+    /// Creates or updates the tables, the outbox's tables first: if the service's own tables exist,
+    /// the outbox can be used. Any number of instances may call it at once.
     ///
     /// # Errors
     /// When the database is out of reach, or does not permit it.

@@ -1,4 +1,4 @@
-//! Redriving and discarding: say how many, show a few, ask, do it.
+//! Redriving and discarding: shows the number of messages and a few of them, asks, then acts.
 
 use std::process::ExitCode;
 
@@ -13,29 +13,29 @@ use crate::{
     output::{Fault, NEEDS_YES, NO, Terminal, USAGE, count},
 };
 
-/// Dead letters read to count them where the store keeps no count.
+/// Most dead letters that are read to count them, if the store keeps no count.
 const COUNT_MAX: u32 = 500;
 /// Dead letters shown before asking.
 const SAMPLES: usize = 5;
 
-/// It is clear which dead letters are meant.
+/// Checks that the arguments select dead letters.
 ///
 /// # Errors
-/// Where nothing or everything is named.
+/// When they select none, or combine `--all` with ids or a filter.
 pub(crate) fn check(act: &DeadAct) -> Result<(), Fault> {
     let is_named = !act.ids.is_empty() || !act.filter.is_any();
     match (is_named, act.all) {
-        (false, false) => Err(Fault::new(USAGE, "it does not say which dead letters")
-            .help("name ids, or --route, --consumer, --topic or --class, or --all")),
-        (true, true) => Err(Fault::new(USAGE, "--all and a filter contradict each other")),
+        (false, false) => Err(Fault::new(USAGE, "no dead letters are selected")
+            .help("give ids, or --route, --consumer, --topic or --class, or --all")),
+        (true, true) => Err(Fault::new(USAGE, "--all cannot be combined with ids or a filter")),
         _ => Ok(()),
     }
 }
 
-/// Sends them again.
+/// Sends the selected dead letters again.
 ///
 /// # Errors
-/// When nothing matches, nobody agrees, or the store fails.
+/// When no dead letter matches, the confirmation is missing, or the store fails.
 pub(crate) async fn redrive(
     args: &RedriveArgs,
     store: &Letters,
@@ -47,15 +47,16 @@ pub(crate) async fn redrive(
     }
     let n = store.redrive(&meant, &by(&args.act)).await?;
     writeln!(terminal.out, "redriven: {n}")?;
-    terminal
-        .note("a running relay sends those of routes now, a running consumer handles its own")?;
+    terminal.note(
+        "a running relay sends dead letters of routes now; a running consumer handles its own again",
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gives them up.
+/// Gives the selected messages up.
 ///
 /// # Errors
-/// When nothing matches, nobody agrees, or the store fails.
+/// When no message matches, the confirmation is missing, or the store fails.
 pub(crate) async fn discard(
     args: &DiscardArgs,
     store: &Letters,
@@ -73,7 +74,7 @@ pub(crate) async fn discard(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what is meant and gets a yes; `false` for a dry run.
+/// Shows the selected messages and asks for confirmation; `false` for a dry run.
 async fn agree(
     verb: &str,
     act: &DeadAct,
@@ -86,7 +87,7 @@ async fn agree(
     let noun = meant.noun();
     if found.is_empty() {
         let fault = Fault::new(NO, format!("no {noun} matches"));
-        return Err(fault.help("`posthaste dead list` shows those there are").into());
+        return Err(fault.help("`posthaste dead list` lists all dead letters").into());
     }
     let many = how_many(found.len(), act, noun, store).await?;
     writeln!(terminal.err, "{verb} {many}:")?;
@@ -102,8 +103,10 @@ async fn agree(
         return Ok(true);
     }
     if !terminal.is_interactive {
-        let fault = Fault::new(NEEDS_YES, format!("{verb} needs a yes, and nobody can be asked"));
-        return Err(fault.help("give --yes, or --dry-run to only look").into());
+        let message = format!("{verb} needs confirmation, and this is not a terminal");
+        return Err(Fault::new(NEEDS_YES, message)
+            .help("pass --yes, or --dry-run to change nothing")
+            .into());
     }
     if terminal.ask(&format!("{verb} {many}?"))? {
         return Ok(true);
@@ -111,7 +114,7 @@ async fn agree(
     Err(Fault::new(NEEDS_YES, "nothing was changed").into())
 }
 
-/// How many match: exactly where the store counts them or few do.
+/// The number of matching messages: exact if the store counts them or if there are few.
 async fn how_many(
     found: usize,
     act: &DeadAct,

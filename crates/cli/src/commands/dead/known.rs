@@ -1,4 +1,4 @@
-//! Names in filters: a route, a consumer or a topic that does not exist is a mistake, not an empty list.
+//! Checks names in filters: an unknown route, consumer or topic is an error, not an empty list.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::{
 /// Most names that are listed.
 const NAMES_MAX: usize = 20;
 
-/// Checks that whatever the filter names is there.
+/// Checks that the route, consumer and topic of the filter exist.
 ///
 /// # Errors
-/// A fault that says what is unknown and names what there is; any error of the store.
+/// A fault that names the unknown one and lists the known ones; any error of the store.
 pub(crate) async fn check(filter: &Filter, store: &Letters, config: &Config) -> anyhow::Result<()> {
     let routes = store.store.status().await?.routes;
     if let Some(name) = &filter.route {
@@ -36,7 +36,7 @@ pub(crate) async fn check(filter: &Filter, store: &Letters, config: &Config) -> 
     Ok(())
 }
 
-/// A topic is there if a route takes it, or if a parked message or a consumer's letter has it.
+/// A topic exists if a route matches it, or if a parked message or a consumer's dead letter has it.
 async fn topic_exists(topic: &str, routes: &[RouteStatus], store: &Letters) -> anyhow::Result<()> {
     let patterns: BTreeSet<&str> =
         routes.iter().flat_map(|route| &route.topics).map(String::as_str).collect();
@@ -65,10 +65,10 @@ fn unknown(what: &str, name: &str, names: &BTreeSet<&str>) -> Fault {
     let all: Vec<&str> = names.iter().copied().collect();
     let shown = all[..all.len().min(NAMES_MAX)].join(", ");
     let help = match (nearest(name, &all), all.len()) {
-        (_, 0) => format!("there is no {what}"),
-        (Some(near), _) => format!("did you mean {near:?}? there are: {shown}"),
-        (None, 1..=NAMES_MAX) => format!("there are: {shown}"),
-        (None, more) => format!("there are {more}, such as: {shown}"),
+        (_, 0) => format!("no {what} is known"),
+        (Some(near), _) => format!("did you mean {near:?}? known {what}s: {shown}"),
+        (None, 1..=NAMES_MAX) => format!("known {what}s: {shown}"),
+        (None, more) => format!("{more} {what}s are known, such as: {shown}"),
     };
     Fault::new(USAGE, format!("unknown {what} {name:?}")).help(help)
 }
@@ -83,10 +83,10 @@ mod tests {
         assert!(named("route", "orders", names.clone()).is_ok());
         let fault = named("route", "order", names.clone()).unwrap_err();
         assert_eq!((fault.code, &*fault.message), (USAGE, "unknown route \"order\""));
-        assert_eq!(fault.help.unwrap(), "did you mean \"orders\"? there are: orders, users");
+        assert_eq!(fault.help.unwrap(), "did you mean \"orders\"? known routes: orders, users");
         let fault = named("route", "x", names).unwrap_err();
-        assert_eq!(fault.help.unwrap(), "there are: orders, users");
+        assert_eq!(fault.help.unwrap(), "known routes: orders, users");
         let fault = named("consumer", "x", BTreeSet::new()).unwrap_err();
-        assert_eq!(fault.help.unwrap(), "there is no consumer");
+        assert_eq!(fault.help.unwrap(), "no consumer is known");
     }
 }

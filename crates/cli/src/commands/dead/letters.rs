@@ -6,11 +6,11 @@ use posthaste_core::{InboxStore, MessageId, ParkedFilter, ParkedView, Store, Sto
 
 use crate::args::Filter;
 
-/// A dead letter, and whose it is.
+/// A dead letter, of a route or of a consumer.
 pub(crate) struct Found {
-    /// The letter; its `route` is the consumer's name if it is a consumer's.
+    /// The letter; for a consumer's dead letter, its `route` is the consumer's name.
     pub(crate) parked: ParkedView,
-    /// A consumer could not handle it; else a route could not deliver it.
+    /// Whether a consumer could not handle it; else a route could not deliver it.
     pub(crate) is_consumers: bool,
 }
 
@@ -25,7 +25,7 @@ impl Found {
         self.is_consumers.then_some(&self.parked.route)
     }
 
-    /// Whose it is, for people.
+    /// The route or consumer, for people.
     pub(crate) fn owner(&self) -> String {
         match self.consumer() {
             Some(consumer) => format!("consumer {consumer}"),
@@ -40,7 +40,7 @@ pub(crate) struct Letters {
     pub(crate) inbox: Arc<dyn InboxStore>,
 }
 
-/// Which dead letters are meant, on either side; `None` for none there.
+/// Filters of dead letters of routes and of consumers; `None` selects none of that side.
 pub(crate) struct Meant {
     pub(crate) routes: Option<ParkedFilter>,
     pub(crate) consumers: Option<ParkedFilter>,
@@ -70,7 +70,7 @@ impl Meant {
         meant
     }
 
-    /// The word for what is meant.
+    /// The noun for the selected messages.
     pub(crate) fn noun(&self) -> &'static str {
         let is_retrying = self.routes.as_ref().is_some_and(|filter| filter.is_retrying);
         if is_retrying { "retrying message" } else { "dead letter" }
@@ -78,10 +78,10 @@ impl Meant {
 }
 
 impl Letters {
-    /// Those that match, those of routes first, `limit` at most.
+    /// The matching messages, at most `limit`, those of routes first.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// Any error of the store.
     pub(crate) async fn find(&self, meant: &Meant, limit: u32) -> Result<Vec<Found>, StoreError> {
         let mut found = Vec::new();
         if let Some(filter) = &meant.routes {
@@ -96,10 +96,10 @@ impl Letters {
         Ok(found)
     }
 
-    /// Sends them again.
+    /// Redrives the matching dead letters and returns their number.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// Any error of the store.
     pub(crate) async fn redrive(&self, meant: &Meant, by: &str) -> Result<u64, StoreError> {
         let mut count = 0;
         if let Some(filter) = &meant.routes {
@@ -111,10 +111,10 @@ impl Letters {
         Ok(count)
     }
 
-    /// Gives them up.
+    /// Discards the matching messages and returns their number.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// Any error of the store.
     pub(crate) async fn discard(
         &self,
         meant: &Meant,

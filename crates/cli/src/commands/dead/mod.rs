@@ -1,5 +1,4 @@
-//! `dead list | show | redrive | discard`: what people do about messages that were given up, by a
-//! route or by a consumer.
+//! `dead list | show | redrive | discard`: commands for dead letters of routes and of consumers.
 
 mod act;
 mod known;
@@ -17,13 +16,13 @@ use crate::{
     stores::Database,
 };
 
-/// Most routes one message can be a dead letter of and still be shown in full.
+/// Most dead letters of one message id that are shown.
 const SHOW_MAX: u32 = 1000;
 
 /// Runs it.
 ///
 /// # Errors
-/// When the store cannot be asked, or there is nothing to do.
+/// Any error of the store, or a fault when no message matches.
 pub(crate) async fn run(
     command: &DeadCommand,
     inputs: &Inputs,
@@ -89,7 +88,7 @@ async fn show(
     let found = store.find(&Meant::new(&Filter::default(), &[args.id]), SHOW_MAX).await?;
     if found.is_empty() {
         let fault = Fault::new(NOT_FOUND, format!("no dead letter has the id {}", args.id));
-        return Err(fault.help("`posthaste dead list` shows those there are").into());
+        return Err(fault.help("`posthaste dead list` lists all dead letters").into());
     }
     for (index, parked) in found.iter().enumerate() {
         if args.json {

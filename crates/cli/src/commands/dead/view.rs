@@ -85,7 +85,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Writes a table of them.
+/// Writes a table of dead letters.
 ///
 /// # Errors
 /// When the writer fails.
@@ -108,7 +108,7 @@ pub(crate) fn list(letters: &[Found], out: &mut dyn Write) -> io::Result<()> {
     write_table(&table, out)
 }
 
-/// Writes everything about one.
+/// Writes everything about one dead letter.
 ///
 /// # Errors
 /// When the writer fails.
@@ -155,7 +155,8 @@ fn error(error: Option<&(String, String)>) -> String {
     error.map_or("-".to_owned(), |(class, detail)| format!("{class}: {}", detail.escape_debug()))
 }
 
-/// What a payload may do to a terminal: lines and tabs, nothing else.
+/// Replaces control characters of a payload, except line breaks and tabs, so that it cannot drive
+/// the terminal.
 fn printable(text: &str) -> String {
     let is_safe = |c: char| !c.is_control() || c == '\n' || c == '\t';
     text.chars().map(|c| if is_safe(c) { c } else { '\u{fffd}' }).collect()

@@ -1,4 +1,4 @@
-//! What was sent, what came back, and the verdict.
+//! The probes that were sent, the probes that came back, and the verdict.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,9 +16,9 @@ use crate::output::{Terminal, count};
 /// The probes so far.
 #[derive(Default)]
 pub(super) struct Record {
-    /// What decides.
+    /// The history checker, which gives the verdict.
     history: History,
-    /// When each probe was handed to the store; of those that arrived, nothing any more.
+    /// When each probe that has not arrived yet was handed to the store.
     waiting: HashMap<MessageId, Instant>,
     /// The probes that arrived.
     arrived: HashSet<MessageId>,
@@ -28,14 +28,14 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// These were committed; they were handed to the store at that time.
+    /// Records committed probes and the time at which they were handed to the store.
     pub(super) fn sent(&mut self, messages: &[Message], at: Instant) {
         self.first_sent.get_or_insert(at);
         self.history.committed(messages);
         self.waiting.extend(messages.iter().map(|message| (message.id, at)));
     }
 
-    /// Something arrived; what is no probe of ours does not count.
+    /// Records an arrived message; messages that are no probes of this run do not count.
     pub(super) fn arrived(&mut self, id: MessageId, at: Instant) {
         if let Some(sent_at) = self.waiting.remove(&id) {
             self.arrived.insert(id);
@@ -78,7 +78,7 @@ impl Record {
     }
 }
 
-/// What `verify` found.
+/// The result of `verify`.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// Whether every promise was kept. A repeated message breaks none.
@@ -109,7 +109,7 @@ impl Report {
         self.is_sound
     }
 
-    /// For people.
+    /// Prints the report for people.
     pub(super) fn print(
         &self,
         route: &str,
@@ -121,9 +121,9 @@ impl Report {
         writeln!(out, "route {route}: {probes} to topic {topic} in {:.1} s", self.seconds)?;
         let lines = [
             ("received", self.received, ""),
-            ("lost", self.lost, "committed, and not read back in time"),
+            ("lost", self.lost, "committed, but not read back in time"),
             ("duplicated", self.duplicated, "allowed: they carry the same id"),
-            ("reordered", self.reordered, "arrived after a later one of its key"),
+            ("reordered", self.reordered, "arrived after a later probe of their key"),
         ];
         for (name, number, words) in lines {
             let words = if number > 0 { words } else { "" };
@@ -136,7 +136,7 @@ impl Report {
                 "  latency    p50 {p50:.1} ms, p90 {p90:.1} ms, p99 {p99:.1} ms, max {max:.1} ms"
             )?;
         }
-        let verdict = if self.is_sound { "every promise was kept" } else { "NOT as promised" };
+        let verdict = if self.is_sound { "every promise was kept" } else { "a promise was BROKEN" };
         writeln!(out, "{verdict}")
     }
 }

@@ -13,7 +13,7 @@ use posthaste_core::{
     Broker, BrokerCapabilities, BrokerError, CallOrder, Delivery, Failure, Finding, MessageId,
     Outcome, TopicPattern,
 };
-use posthaste_wire::{Call, Connection, Link, Names, Outgoing, Part, PerKey, Wire};
+use posthaste_wire::{Call, Connection, Link, Names, Outgoing, Part, PerKey, Sender, Wire};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// Hands everything in, then waits for the answers.
-    async fn send(&self, part: &[Part<'_>], until: Instant) -> Vec<Outcome> {
+    async fn send(&self, part: &[&mut Part<'_>], until: Instant) -> Vec<Outcome> {
         let link = match timeout_at(until, self.connection.get(self.server.dial())).await {
             Ok(Ok(link)) => link,
             Ok(Err(Gone)) => return vec![self.down(); part.len()],
@@ -221,18 +221,26 @@ impl Client {
             CallOrder::PerKey | CallOrder::Total => PerKey::SameDestination,
         };
         let check = |delivery: &Delivery, outgoing: &Outgoing<'_>| self.check(delivery, outgoing);
-        let mut call = Call::checked(&self.wire, &self.names, per_key, messages, check);
-        loop {
-            let mut part = call.next_part();
-            if part.is_empty() {
-                return call.finish();
-            }
-            if self.has(Flaw::AnyOrderInACall) {
-                part.reverse();
-            }
-            let outcomes = self.send(&part, until).await;
-            call.report(part, outcomes);
+        Call::checked(&self.wire, &self.names, per_key, messages, check)
+            .run(Attempt { client: self, until })
+            .await
+    }
+}
+
+/// One call of `publish`.
+struct Attempt<'a> {
+    client: &'a Client,
+    until: Instant,
+}
+
+impl Sender for Attempt<'_> {
+    type Answer = Outcome;
+
+    async fn send(&mut self, part: &mut [&mut Part<'_>]) -> Vec<Outcome> {
+        if self.client.has(Flaw::AnyOrderInACall) {
+            part.reverse();
         }
+        self.client.send(part, self.until).await
     }
 }
 
