@@ -37,12 +37,12 @@ fn the_systems_certificates_are_trusted_and_those_of_ca_file_in_addition() {
 
 fn as_the_system_has_it(folder: &Path) {
     let own = folder.join("own.pem");
-    let system_file = env::var_os("SSL_CERT_FILE").unwrap();
-    let system = fs::read_to_string(&system_file).unwrap();
+    let system_file = env::var_os("SSL_CERT_FILE").expect("is set for this process");
+    let system = fs::read_to_string(&system_file).expect("is there");
     let of_system = count(&system);
-    let both = system + &fs::read_to_string(&own).unwrap();
-    assert_eq!(count(&Roots::load(None).unwrap().pem()), of_system);
-    let found = Roots::require(Some(&own)).unwrap().pem();
+    let both = system + &fs::read_to_string(&own).expect("is there");
+    assert_eq!(count(&Roots::load(None).expect("names no file").pem()), of_system);
+    let found = Roots::require(Some(&own)).expect("has a certificate").pem();
     assert_eq!(found.replace('\n', ""), both.replace(['\r', '\n'], ""));
     match Roots::require(None) {
         Ok(_) => assert_eq!(of_system, 1),

@@ -147,7 +147,7 @@ impl HandOver<'_, '_, '_> {
     /// Hands over one message, waiting for room if there is none.
     async fn one(&self, at: usize, index: usize, until: Until) -> Result<(), Code> {
         let ticket = Ticket { reports: Arc::clone(self.reports), index: at };
-        let mut record = record::record(&self.part[index], ticket);
+        let mut record = record::record(self.part[index], ticket);
         if self.part[index].prepared.is_untimed {
             record.timestamp = None;
         }
