@@ -3,7 +3,6 @@
 use std::{
     fmt,
     sync::{Arc, LazyLock},
-    thread,
     time::Duration,
 };
 
@@ -87,31 +86,11 @@ impl fmt::Debug for MySql {
 
 /// A connection that the pool has lent.
 #[derive(Debug)]
-pub struct Lent {
-    /// `None` once it is closed.
-    connection: Option<PoolConnection<sqlx::MySql>>,
-}
-
-impl Lent {
-    /// Closes the connection at once, whatever the server has still to say.
-    fn close(&mut self) {
-        drop(self.connection.take().map(PoolConnection::detach));
-    }
-}
+pub struct Lent(PoolConnection<sqlx::MySql>);
 
 impl AsMut<MySqlConnection> for Lent {
     fn as_mut(&mut self) -> &mut MySqlConnection {
-        self.connection.as_mut().expect("closed only when it is done with")
-    }
-}
-
-/// A call that panics leaves its transaction open, which the driver does not know of: the connection is
-/// closed.
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.close();
-        }
+        &mut self.0
     }
 }
 
@@ -152,12 +131,11 @@ impl Dialect for MySql {
     }
 
     async fn lend(&self, pool: &MySqlPool) -> Result<Lent, Fault> {
-        let connection = Some(pool.acquire().await.map_err(fault)?);
-        Ok(Lent { connection })
+        pool.acquire().await.map(Lent).map_err(fault)
     }
 
-    fn discard(mut lent: Lent) {
-        lent.close();
+    fn discard(lent: Lent) {
+        drop(lent.0.detach());
     }
 
     async fn begin(

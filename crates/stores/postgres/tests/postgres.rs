@@ -11,7 +11,7 @@ use posthaste_core::{
     RouteSpec, Settlement, Store, StoreErrorKind as Kind,
 };
 use posthaste_fixtures::{PATIENCE, eventually};
-use posthaste_store_sql::{Reuse, Session, Statement, params};
+use posthaste_store_sql::{Reuse, Scope, Session, Statement, params};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, postgres::PgPoolOptions};
 
 /// Returns once a session of the store waits for a lock.
@@ -827,5 +827,19 @@ async fn parked_messages_are_looked_up_one_by_one_in_a_table_that_has_just_grown
         // All of the route are 4,000 pages.
         assert!(pages < 3_000, "{statement}: {pages} pages\n{plan:#}");
     }
+    bed.remove().await;
+}
+
+/// The driver does not know of the transaction, so it would not roll it back.
+#[tokio::test]
+async fn call_that_panics_closes_its_connection() {
+    let bed = Bed::fresh().await;
+    bed.store.check().await.unwrap();
+    let connections = bed.store.pool().size();
+    let call = bed.store.call::<(), ()>("test", Scope::Transaction, (), |_, _| {
+        Box::pin(async { panic!("as it should") })
+    });
+    assert_eq!(call.await.unwrap_err().kind, Kind::Internal);
+    assert_eq!(bed.store.pool().size(), connections - 1, "its transaction is still open");
     bed.remove().await;
 }

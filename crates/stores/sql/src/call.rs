@@ -190,22 +190,17 @@ impl<D: Dialect> SqlStore<D> {
         argument: Arc<A>,
         work: Work<D, A, T>,
     ) -> Result<Result<T, Fault>, tokio::time::error::Elapsed> {
-        let mut lent = match timeout_at(end, self.dialect.lend(&self.pool)).await? {
+        let lent = match timeout_at(end, self.dialect.lend(&self.pool)).await? {
             Ok(lent) => lent,
             Err(fault) => return Ok(Err(fault)),
         };
-        let within = self.within(lent.as_mut(), scope, argument, work);
-        match timeout_at(end, within).await {
-            Ok((outcome, Condition::Sound)) => Ok(outcome),
-            Ok((outcome, Condition::Doubtful)) => {
-                D::discard(lent);
-                Ok(outcome)
-            }
-            Err(elapsed) => {
-                D::discard(lent);
-                Err(elapsed)
-            }
+        let mut borrowed = Borrowed::<D>(Some(lent));
+        let within = self.within(borrowed.connection(), scope, argument, work);
+        let (outcome, condition) = timeout_at(end, within).await?;
+        if condition == Condition::Sound {
+            borrowed.give_back();
         }
+        Ok(outcome)
     }
 
     /// The outcome, and whether the connection can be used again.
@@ -235,6 +230,28 @@ impl<D: Dialect> SqlStore<D> {
             Err(_) => Condition::Doubtful,
         };
         (Err(fault), condition)
+    }
+}
+
+/// A connection that is closed unless it is given back: a call that panics, or misses its deadline, may
+/// leave a transaction open, and the driver does not know of it.
+struct Borrowed<D: Dialect>(Option<D::Lent>);
+
+impl<D: Dialect> Borrowed<D> {
+    fn connection(&mut self) -> &mut D::Connection {
+        self.0.as_mut().expect("taken only by what ends the loan").as_mut()
+    }
+
+    fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl<D: Dialect> Drop for Borrowed<D> {
+    fn drop(&mut self) {
+        if let Some(lent) = self.0.take() {
+            D::discard(lent);
+        }
     }
 }
 

@@ -99,8 +99,8 @@ impl Dialect for Sqlite {
         pool.acquire().await.map(Lent).map_err(fault)
     }
 
-    fn discard(mut lent: Lent) {
-        lent.0.close_on_drop();
+    fn discard(lent: Lent) {
+        drop(lent.0.detach());
     }
 
     /// A transaction holds the write lock from its beginning: one that read first and then wrote could

@@ -3,6 +3,7 @@
 use std::{process::Command, time::Duration};
 
 use posthaste_core::{Message, Store, StoreErrorKind};
+use posthaste_store_sql::Scope;
 use posthaste_store_sqlite::{SqliteStore, connect_options, enqueue};
 use sqlx::{Connection, SqlitePool};
 
@@ -138,4 +139,17 @@ async fn call_ends_at_its_deadline_and_its_connection_with_it() {
     let store = store.deadline(Duration::from_secs(60));
     store.append(&[message]).await.unwrap();
     assert_eq!(read_messages(&store).await.len(), 1, "the late one is undone");
+}
+
+/// The driver does not know of the transaction, so it would not roll it back.
+#[tokio::test]
+async fn call_that_panics_closes_its_connection() {
+    let bed = Bed::fresh().await;
+    let connections = bed.store.pool().size();
+    let call = bed.store.call::<(), ()>("test", Scope::Transaction, (), |_, _| {
+        Box::pin(async { panic!("as it should") })
+    });
+    assert_eq!(call.await.unwrap_err().kind, StoreErrorKind::Internal);
+    assert_eq!(bed.store.pool().size(), connections - 1, "its transaction is still open");
+    bed.store.append(&[Message::from_bytes("t", None, "")]).await.unwrap();
 }
