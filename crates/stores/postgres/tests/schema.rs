@@ -5,8 +5,9 @@ mod bed;
 use bed::{Bed, TTL, claim, fetch_after, message, payloads, serve, settlement};
 use posthaste_conformance::store::TestBed;
 use posthaste_core::{Message, Position, Store, StoreErrorKind as Kind};
+use posthaste_fixtures::eventually;
 use posthaste_store_postgres::{MIGRATIONS, enqueue, migrate, print_migrations};
-use sqlx::{AssertSqlSafe, Executor};
+use sqlx::{AssertSqlSafe, Executor, postgres::PgPoolOptions};
 use tokio::io::AsyncReadExt;
 
 #[tokio::test]
@@ -37,6 +38,33 @@ async fn five_migrations_at_once_make_one() {
     }
     assert_eq!(ran, MIGRATIONS.len());
     bed.store.check().await.unwrap();
+    bed.remove().await;
+}
+
+/// The session that waits has looked for the tables before, and has kept in its cache that there are none.
+#[tokio::test]
+async fn migration_that_waited_for_another_finds_it_done() {
+    let bed = Bed::bare().await;
+    let mut holder = bed.connect().await;
+    let lock = "BEGIN; SELECT pg_advisory_xact_lock(5791024680135)";
+    holder.execute(sqlx::raw_sql(lock)).await.unwrap();
+    let pool = PgPoolOptions::new().max_connections(1).connect(&bed.url).await.unwrap();
+    let waiting = tokio::spawn(async move { migrate(&pool).await });
+    eventually("migration that waits for another", async || {
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                     AND wait_event = 'advisory'";
+        let waits: i64 = sqlx::query_scalar(waits).fetch_one(&bed.pool).await.unwrap();
+        (waits > 0).then_some(())
+    })
+    .await;
+    // Few changes of the catalogue: many would have the server empty the caches of sessions.
+    let latest = MIGRATIONS.len();
+    let migrate = format!(
+        "CREATE SCHEMA posthaste; CREATE TABLE posthaste.migration (number int); \
+         INSERT INTO posthaste.migration VALUES ({latest}); COMMIT"
+    );
+    holder.execute(sqlx::raw_sql(AssertSqlSafe(migrate))).await.unwrap();
+    assert!(waiting.await.unwrap().unwrap().is_empty());
     bed.remove().await;
 }
 
