@@ -111,6 +111,11 @@ impl<D: Dialect> SqlStore<D> {
         self
     }
 
+    /// The time that a call may take.
+    pub(crate) fn call_deadline(&self) -> Duration {
+        self.deadline
+    }
+
     /// The connections that this store uses.
     #[must_use]
     pub fn pool(&self) -> &D::Pool {

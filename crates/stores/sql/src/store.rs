@@ -49,7 +49,7 @@ impl<D: Dialect> Store for SqlStore<D> {
             return Ok(layout);
         }
         D::before_register(self).await?;
-        let deadline = D::DEADLINE.max(REGISTER_DEADLINE);
+        let deadline = self.call_deadline().max(REGISTER_DEADLINE);
         self.call_within(
             deadline,
             "register",
