@@ -301,7 +301,7 @@ async fn r4_04_what_the_consumer_cannot_use_is_named() {
             &["settle"][..],
             [("RABBIT_URL", "http://guest:hunter2@localhost"), ("OVERDRAFT", "-1")],
             [
-                "RABBIT_URL is \"http://localhost",
+                "RABBIT_URL is \"http://guest:***@localhost",
                 "amqp://user:password@host",
                 "OVERDRAFT is \"-1\"",
             ],

@@ -42,7 +42,7 @@ impl Api {
     /// The payload of the only message.
     async fn payload(&self) -> String {
         let column = match self.bed.pool {
-            Pool::Postgres(_) => "convert_from(payload, 'UTF8')",
+            Pool::Postgres(_) => "convert_from(payload_binary, 'UTF8')",
             Pool::Sqlite(_) => "CAST(payload AS TEXT)",
         };
         let sql = format!("SELECT {column} FROM {}", self.bed.outbox());
