@@ -159,7 +159,8 @@ fn render(notation: Notation, namespace: &Namespace, name: &'static str, text: &
             Piece::Param(param) => sql.push_str(&mark(notation, &mut params, param)),
         }
     }
-    Text { name, sql: sql.trim().to_owned(), params }
+    // The name goes along, so that a server's list of sessions tells what each of them does.
+    Text { name, sql: format!("-- {name}:\n{}", sql.trim()), params }
 }
 
 /// How a parameter is written at one place; notes what is bound there.
@@ -271,7 +272,7 @@ mod tests {
         let dollar = rendered(Notation::DollarInSchema);
         assert_eq!(
             dollar.sql,
-            "SELECT ':no', \"a:b\", x::int8 \nFROM posthaste.lease WHERE route = $1 AND s = $2 OR \
+            "-- test:\nSELECT ':no', \"a:b\", x::int8 \nFROM posthaste.lease WHERE route = $1 AND s = $2 OR \
              $1 IS NULL"
         );
         assert_eq!(dollar.params, ["route", "shard"]);
