@@ -11,6 +11,7 @@ use posthaste_core::{
     RouteSpec, Settlement, Store, StoreErrorKind as Kind,
 };
 use posthaste_fixtures::{PATIENCE, eventually};
+use posthaste_store_postgres::PostgresStore;
 use posthaste_store_sql::{Reuse, Scope, Session, Statement, params};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, postgres::PgPoolOptions};
 
@@ -834,12 +835,12 @@ async fn parked_messages_are_looked_up_one_by_one_in_a_table_that_has_just_grown
 #[tokio::test]
 async fn call_that_panics_closes_its_connection() {
     let bed = Bed::fresh().await;
-    bed.store.check().await.unwrap();
-    let connections = bed.store.pool().size();
-    let call = bed.store.call::<(), ()>("test", Scope::Transaction, (), |_, _| {
+    let pool = PgPoolOptions::new().connect_lazy(&bed.url).unwrap();
+    let store = PostgresStore::new(pool);
+    let call = store.call::<(), ()>("test", Scope::Transaction, (), |_, _| {
         Box::pin(async { panic!("as it should") })
     });
     assert_eq!(call.await.unwrap_err().kind, Kind::Internal);
-    assert_eq!(bed.store.pool().size(), connections - 1, "its transaction is still open");
+    assert_eq!(store.pool().size(), 0, "its transaction is still open");
     bed.remove().await;
 }
